@@ -25,6 +25,7 @@ StartControlPlane = Callable[[Options], ControlPlane]
 StartGangline = Callable[..., Gangline]
 LEAF = 8
 REQUIRED = {"gangline.dev/topology-required": "leaf"}
+RECOVERING = "gangline.dev/Recovering"
 OPTIONS = Options(controller_manager=True)
 
 pytestmark = pytest.mark.timeout(240)
@@ -91,6 +92,14 @@ async def test_lost_members_are_replaced_beside_the_others(story: Story) -> None
 
     assert len(before & story.uids("train")) == 4 and story.leaves("train") == leaf
     assert any("room is kept on" in note for note in await story.notes("GangRecovering"))
+    await story.api.until(lambda: _said(story, "GangRecovered"), "the members that ran on say that the gang is whole")
+
+
+async def _said(story: Story, reason: str) -> bool:
+    """Whether the condition of pods has this reason; that of at least one, and of no pod another one."""
+    pods = await story.api.list(story.api.pods)
+    found = [each for pod in pods for each in pod["status"].get("conditions", ()) if each["type"] == RECOVERING]
+    return bool(found) and all((each["status"], each["reason"]) == ("False", reason) for each in found)
 
 
 async def test_a_gang_that_fills_its_leaf_moves_as_a_whole_and_keeps_its_room(story: Story) -> None:

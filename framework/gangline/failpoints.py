@@ -43,6 +43,10 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "bind.after-group": "All members of a group are bound, and nothing has been done after that.",
         "annotation.before-write": "Before devices that were chosen late are written to a bound pod.",
         "annotation.after-write": "After that.",
+        "recovery.before-eviction": "Room is kept for a gang that has lost members; before another member is evicted.",
+        "recovery.after-eviction": "After that; pass 2 is after the second of these members.",
+        "recovery.before-removal": "All other members that have to go are evicted; before a lost member is removed.",
+        "recovery.after-removal": "The lost member is marked and deleted; its replacement has no node yet.",
     }
 )
 """All failpoints, and where they are."""

@@ -57,6 +57,10 @@ class Budgets:
             (violating if breaks else others).append(pod)
         return violating, others
 
+    def covered_twice(self, pods: Sequence[PodInfo]) -> list[PodInfo]:
+        """The pods that several budgets cover: the API server evicts none of them."""
+        return [pod for pod in pods if self._given and len(self._of(pod)) > 1]
+
     def _of(self, pod: PodInfo) -> tuple[_Budget, ...]:
         if not pod.labels or pod.namespace not in self._given:
             return ()

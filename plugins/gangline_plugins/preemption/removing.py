@@ -6,6 +6,7 @@ The condition DisruptionTarget tells owners that the pod is not to blame: a pod 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import UTC, datetime
@@ -20,17 +21,17 @@ from gangline import (
     NotFound,
     PatchKind,
     PodInfo,
-    TooManyRequests,
     resources,
 )
 from gangline_plugins.preemption.precedence import DISRUPTION_TARGET
+from gangline_plugins.retrying import MAY_PASS
 
 _AGAIN = 1.0
-"""Seconds until an eviction that a budget forbids is tried again, unless the API server names a time."""
+"""Seconds until a patient write is tried again, unless the API server names a time."""
+_LONGEST_PAUSE = 5.0
+"""Seconds until it is tried again at most, whatever the API server asks for: room is kept meanwhile."""
 _PAUSES = (0.01, 0.05, 0.25)
-"""Seconds to wait before each retry of writing a condition."""
-_MAY_PASS = frozenset((0, 409, 500, 503))
-"""The statuses after which a write is retried: no answer, conflict, internal error, unavailable."""
+"""Seconds to wait before the first retries of a write."""
 
 
 async def evict_patiently(
@@ -40,11 +41,11 @@ async def evict_patiently(
     patience: float,
     limit: AbstractAsyncContextManager[Any] | None = None,
 ) -> None:
-    """Have a pod evicted as far as disruption budgets allow it, and ask again for so many seconds if one does not now.
+    """Have a pod evicted as far as disruption budgets allow it, and ask again for so many seconds if that may help.
 
     The API server marks the pod with the condition. The pod is given by namespace, name and UID. Each try is made
-    within `limit`, and none of the pauses between them. Raises Conflict if another pod has its name, TooManyRequests
-    when the time is over, and ApiError.
+    within `limit`, and none of the pauses between them. Raises NotFound if the pod is gone, also if another pod has its
+    name, the last failure when the time is over, for example TooManyRequests, and ApiError.
     """
     deadline = clock.monotonic() + patience
     while True:
@@ -52,33 +53,45 @@ async def evict_patiently(
             async with limit or nullcontext():
                 await client.evict(*pod)
             return
-        except TooManyRequests as error:
-            if clock.monotonic() > deadline:
+        except MAY_PASS as error:
+            if await _is_gone(client, pod, error):
+                raise NotFound(
+                    404, "NotFound", f"pod {pod[0]}/{pod[1]} is gone, and another one has its name"
+                ) from None
+            left = deadline - clock.monotonic()
+            if left <= 0:
                 raise
-            pause = error.retry_after or _AGAIN
-        except Conflict:  # another pod has the name, or somebody else wrote the pod at the same moment
-            if clock.monotonic() > deadline or not await _is_there(client, pod):
-                raise
-            pause = _AGAIN
+            pause = min(left, error.retry_after or _AGAIN)
         await asyncio.sleep(pause)
 
 
-async def _is_there(client: Client, pod: tuple[str, str, str]) -> bool:
-    """Whether a pod exists, given by namespace, name and UID. Raises ApiError."""
+async def _is_gone(client: Client, pod: tuple[str, str, str], error: ApiError) -> bool:
+    """Whether a write has failed because a pod, given by namespace, name and UID, is gone. Raises ApiError.
+
+    Conflict means that, or that somebody else wrote the pod at the same moment.
+    """
+    if not isinstance(error, Conflict):
+        return False
     namespace, name, uid = pod
     try:
         found = await client.get(resources.PODS, name, namespace=namespace)
     except NotFound:
+        return True
+    except MAY_PASS:
         return False
-    return found.metadata.uid == uid
+    return found.metadata.uid != uid
 
 
 class Remover:
     """Marks and deletes pods."""
 
-    def __init__(self, handle: Handle, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    def __init__(
+        self, handle: Handle, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, patience: float = 0.0
+    ) -> None:
+        """A write that fails is tried a few times, and then again and again for `patience` seconds."""
         self._handle = handle
         self._sleep = sleep
+        self._patience = patience
 
     async def remove(self, pod: PodInfo, reason: str, message: str, is_dead: bool = False) -> bool:
         """Mark and delete a pod. False if the pod is gone, or a different pod has its name now. Raises ApiError.
@@ -96,7 +109,7 @@ class Remover:
         return not status or await self._written(pod, lambda: self._patch_status(pod, status))
 
     async def patch_status(self, pod: PodInfo, status: dict[str, Any]) -> None:
-        """Change the status of a pod if it still exists; tried a few times where that may help. Raises ApiError."""
+        """Change the status of a pod if it still exists; tried again where that may help. Raises ApiError."""
         await self._written(pod, lambda: self._patch_status(pod, status))
 
     def _status(self, pod: PodInfo, reason: str, message: str, is_dead: bool) -> dict[str, Any]:
@@ -128,22 +141,22 @@ class Remover:
         )
 
     async def _written(self, pod: PodInfo, write: Callable[[], Awaitable[None]]) -> bool:
-        """Make a write, a few times where that may help; False if the pod does not exist any more. Raises ApiError."""
-        which = pod.namespace, pod.name, pod.uid
-        for pause in (*_PAUSES, None):
+        """Make a write, again where that may help; False if the pod does not exist any more. Raises ApiError."""
+        which, clock = (pod.namespace, pod.name, pod.uid), self._handle.clock
+        deadline = clock.monotonic() + self._patience
+        for least in itertools.chain(_PAUSES, itertools.repeat(None)):
             try:
                 await write()
                 return True
             except NotFound:
                 return False
-            except ApiError as error:
-                if error.status not in _MAY_PASS:
-                    raise
-                if isinstance(error, Conflict) and not await _is_there(self._handle.client, which):
+            except MAY_PASS as error:
+                if await _is_gone(self._handle.client, which, error):
                     return False
-                if pause is None:
+                if least is None and clock.monotonic() >= deadline:
                     raise
-            await self._sleep(pause)
+                pause = max(_AGAIN if least is None else least, error.retry_after or 0.0)
+            await self._sleep(min(pause, _LONGEST_PAUSE))
         return False
 
 

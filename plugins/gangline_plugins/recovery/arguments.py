@@ -12,8 +12,14 @@ class SparesArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
     level: Annotated[str, msgspec.Meta(min_length=1)]
     """The name of the level, for example leaf."""
-    nodes: Annotated[int, msgspec.Meta(ge=1)]
+    nodes: Annotated[int, msgspec.Meta(ge=0)] = 0
     """How many nodes of each domain."""
+    gpus: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """So many nodes of each domain as have this number of GPUs together; with `nodes`, the larger number of nodes."""
+
+    def __post_init__(self) -> None:
+        if not self.nodes and not self.gpus:
+            raise ValueError("expected nodes or gpus above 0")
 
 
 class RecoveryArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -41,4 +47,13 @@ class RecoveryArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     most_lost_fraction: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.55
     """If more nodes than this fraction are not ready at the same time, no pods are moved for it: more likely, nobody
     can see the nodes. Deleted nodes do not count.
+    """
+    lent_below_runtime_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """Pods that run for less than so many seconds, by `activeDeadlineSeconds` or `gangline.dev/max-runtime`, may use
+    spares too, and are deleted when a gang of their own priority or a higher one needs these.
+    """
+    dead_after_seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """Seconds after which nothing is believed to run on a node that is still not ready, so that lost members are
+    deleted there without the node's word, and StatefulSets replace them; 0 never believes that. Only for nodes that are
+    certainly off or fenced by then: a pod that runs on has the same name and volumes as its replacement.
     """

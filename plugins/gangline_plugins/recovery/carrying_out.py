@@ -9,7 +9,7 @@ Rules:
   are there, a scheduler that takes over sees that the gang has lost members, and what is left to do.
 - A workload that has asked for it is suspended instead if all of its pods go and no budget forbids that; for a restart
   it is resumed at once.
-- After a failure to evict a member the lost ones stay.
+- A write that fails for a reason that may pass is tried again. After a failure to evict a member the lost ones stay.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Collection, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from gangline import Conflict, GanglineError, Handle, NotFound, PodInfo, TooManyRequests, resources
+from gangline import Conflict, GanglineError, Handle, NotFound, PodInfo, TooManyRequests, failpoint, resources
 from gangline_plugins.preemption.budgets import Budgets
 from gangline_plugins.preemption.precedence import PREEMPTION
 from gangline_plugins.preemption.removing import Remover, evict_patiently
@@ -41,14 +41,17 @@ class Removing:
     """Removes pods of groups."""
 
     def __init__(self, handle: Handle, patience: float) -> None:
+        """A write that fails for a reason that may pass is tried again for `patience` seconds."""
         self._handle = handle
-        self._remover = Remover(handle)
+        self._remover = Remover(handle, patience=patience)
         self._suspenders = handle.state.shared(Suspenders)
         self._patience = patience
 
     def protected(self, pods: Sequence[PodInfo]) -> str:
         """Why disruption budgets do not let all of these pods go now; "" if they do."""
-        violating, _ = Budgets(self._handle.state.store(resources.PDBS)).split(pods)
+        budgets = Budgets(self._handle.state.store(resources.PDBS))
+        violating, _ = budgets.split(pods)
+        violating = violating or budgets.covered_twice(pods)
         if not violating:
             return ""
         others = f" and {len(violating) - 1} others" if len(violating) > 1 else ""
@@ -72,7 +75,7 @@ class Removing:
         left = await self._suspend(lost, evicted, why, is_restart)
         await self._all(self._evict(pod, limit) for pod in evicted if pod.uid in left)
         lost = [pod for pod in lost if pod.uid in left or pod.node_name in dead]
-        await self._all(self._remove(pod, pod.node_name in dead, REASON, why, limit) for pod in lost)
+        await self._all(self._remove_lost(pod, pod.node_name in dead, why, limit) for pod in lost)
 
     async def _suspend(
         self, lost: Sequence[PodInfo], evicted: Sequence[PodInfo], why: str, is_restart: bool
@@ -97,11 +100,18 @@ class Removing:
         async with limit:
             await self._remover.remove(pod, reason, why, is_dead)
 
+    async def _remove_lost(self, pod: PodInfo, is_dead: bool, why: str, limit: asyncio.Semaphore) -> None:
+        failpoint("recovery.before-removal")
+        await self._remove(pod, is_dead, REASON, why, limit)
+        failpoint("recovery.after-removal")
+
     async def _evict(self, pod: PodInfo, limit: asyncio.Semaphore) -> None:
         handle, which = self._handle, (pod.namespace, pod.name, pod.uid)
+        failpoint("recovery.before-eviction")
         try:
             await evict_patiently(handle.client, handle.clock, which, self._patience, limit)
-        except (NotFound, Conflict):
+        except NotFound:
             return
-        except TooManyRequests as error:
+        except (Conflict, TooManyRequests) as error:
             raise Refused(pod, error.message) from None
+        failpoint("recovery.after-eviction")

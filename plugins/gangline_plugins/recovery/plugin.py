@@ -45,6 +45,7 @@ from gangline import (
 )
 from gangline_plugins.memberships import key_of
 from gangline_plugins.recovery.arguments import RecoveryArgs
+from gangline_plugins.recovery.lending import Lending
 from gangline_plugins.recovery.policies import RecoveryPolicy, policy_of
 from gangline_plugins.recovery.rounds import RecoveryRounds
 from gangline_plugins.recovery.spares import Spares
@@ -64,9 +65,10 @@ class Recovery:
     def __init__(self, args: RecoveryArgs, handle: Handle) -> None:
         self._handle = handle
         self._wear = NodeWear(args.penalty_half_life_seconds)
-        self._under_way = UnderWay(handle)
-        self._spares = Spares(handle, args.spares, args.lent_below_priority)
-        self._rounds = RecoveryRounds(args, handle, self._wear, self._under_way, self._spares)
+        self._under_way = UnderWay(handle, args.grace_seconds)
+        lending = Lending(handle, args.lent_below_priority, args.lent_below_runtime_seconds)
+        self._spares = Spares(handle, args.spares, lending)
+        self._rounds = RecoveryRounds(args, handle, self._wear, self._under_way, self._spares, lending)
         handle.state.follow_nodes(self._rounds.health)
         handle.state.at_end(self._under_way.end_all)
         handle.run(self._rounds.run)
@@ -114,13 +116,14 @@ class Recovery:
     def pod_group_post_filter(self, attempt: GroupAttempt) -> Status | None:
         """Remember a gang that runs in part and has no room for the rest beside it: it may have to move."""
         group = attempt.group
-        if not attempt.placed or policy_of(self._handle, group, attempt.first) is RecoveryPolicy.NONE:
+        if not attempt.placed or policy_of(self._handle, attempt.first) is RecoveryPolicy.NONE:
             return None
         under_way = self._under_way.recovering.get(group.key)
         if under_way is not None and under_way.is_removing:
             return unschedulable("recovery: members of the gang are being removed")
         if under_way is not None and under_way.rooms:
-            self._under_way.end(group.key)  # the room that was kept does not serve
+            self._rounds.failed_in_room(group)
+            return unschedulable("recovery: room is kept for the gang, and it is tried again")
         self._rounds.await_room(group)
         return unschedulable(
             f"recovery: {len(attempt.placed)} members have nodes, and the gang moves as a whole if it finds room"

@@ -26,12 +26,14 @@ from gangline_plugins.memberships import key_of
 from gangline_plugins.preemption.helping import is_helped
 from gangline_plugins.recovery.arguments import RecoveryArgs
 from gangline_plugins.recovery.carrying_out import Removing
+from gangline_plugins.recovery.dead import Forcing, with_silent
+from gangline_plugins.recovery.lending import Lending, Seeker
 from gangline_plugins.recovery.losses import Affected, DeviceHealth, Loss, NodeHealth, affected, pods_on
 from gangline_plugins.recovery.planning import Places, RecoveryPlan, find_recovery
 from gangline_plugins.recovery.policies import RecoveryPolicy, policy_of
-from gangline_plugins.recovery.spares import Spares, pods_below
+from gangline_plugins.recovery.spares import Spares
 from gangline_plugins.recovery.telling import RecoveryEnd, RecoveryNotices
-from gangline_plugins.recovery.under_way import HAVE_LEFT, LONGEST_PAUSE, Recovering, UnderWay
+from gangline_plugins.recovery.under_way import HAVE_LEFT, LONGEST_PAUSE, Recovering, Stranded, UnderWay
 from gangline_plugins.recovery.wear import NodeWear
 
 log = logging.getLogger(__name__)
@@ -58,7 +60,15 @@ class _Case:
 class RecoveryRounds:
     """Sees which groups have lost members, has places found for them, and has pods removed."""
 
-    def __init__(self, args: RecoveryArgs, handle: Handle, wear: NodeWear, under_way: UnderWay, spares: Spares) -> None:
+    def __init__(
+        self,
+        args: RecoveryArgs,
+        handle: Handle,
+        wear: NodeWear,
+        under_way: UnderWay,
+        spares: Spares,
+        lending: Lending,
+    ) -> None:
         self._args = args
         self._handle = handle
         self._changed = asyncio.Event()
@@ -69,10 +79,10 @@ class RecoveryRounds:
         """The pods on lost nodes and devices, within the grace too, as of the last round."""
         self._under_way = under_way
         self._spares = spares
+        self._lending = lending
         self._removing = Removing(handle, args.room_seconds)
         self._notices = RecoveryNotices(handle)
-        self._forced: set[str] = set()
-        """The UIDs of pods that were being removed when their node died, and were deleted once more."""
+        self._forcing = Forcing(handle, self._removing, self._notices)
         self._is_blind = False
         self._is_cut_short = False
 
@@ -94,6 +104,15 @@ class RecoveryRounds:
         self._under_way.await_room(group, self._handle.clock.monotonic(), pause)
         self._changed.set()
 
+    def failed_in_room(self, group: PodGroup) -> None:
+        """An attempt of a group for which room is kept has failed.
+
+        The cause may pass, such as a stale report or a lock. So the room is kept as long as a node may be lost for
+        before that counts, and then given up for other room.
+        """
+        self._under_way.fails(group.key, self._handle.clock.monotonic())
+        self._changed.set()
+
     def arrived(self, key: str, pod: PodInfo) -> None:
         """A pod of a group is bound: if nobody else is to come, the group has recovered."""
         found = self._under_way.arrived(key, pod)
@@ -104,6 +123,7 @@ class RecoveryRounds:
 
     async def run(self) -> None:
         """Make rounds until cancelled."""
+        self._notices.conditions.find()
         try:
             while True:
                 self._changed.clear()
@@ -122,12 +142,14 @@ class RecoveryRounds:
         if self._is_cut_short:
             times.append(now + _NEXT_ROUND)
         if self.health.all:
-            times.append(now + _LOOK)
+            after = self._args.dead_after_seconds
+            times += [now + _LOOK, *(loss.since + after for _, loss in self._lost if loss.since + after > now)]
         return max(0.0, min(times) - now) if times else None
 
     # What is to be done
 
     def _round(self, now: float) -> None:
+        self._give_up_what_fails(now)
         for late in self._under_way.late(now):
             self._under_way.end(late.group.key)
             if late.places:
@@ -146,6 +168,21 @@ class RecoveryRounds:
                 case = _Case(stranded.group, stranded.since, (), (), "there is no room beside the other members")
                 steps.append((case, partial(self._try_again, case)))
         self._is_cut_short = self._plan(steps, now)
+        if self._notices.conditions.any:
+            with_lost = {key_of(self._handle, pod) for pod, _ in self._lost}
+            self._notices.conditions.settle(with_lost.union(self._under_way.recovering, self._under_way.stranded))
+
+    def _give_up_what_fails(self, now: float) -> None:
+        """Give up room that does not serve: other room is sought at once."""
+        nodes, allowed = self._handle.nodes, self.allowed()
+
+        def serves(node: str) -> bool:
+            row = nodes.row_of(node)
+            return row is not None and bool(allowed[row])
+
+        for failing in self._under_way.failing(now, serves):
+            self._under_way.end(failing.group.key)
+            self._under_way.await_room(failing.group, now, 0.0)
 
     def _plan(self, steps: Sequence[tuple[_Case, Callable[[], None]]], now: float) -> bool:
         """Plan for groups one after the other; whether time was up before the last. A fault harms its group alone."""
@@ -162,25 +199,11 @@ class RecoveryRounds:
         return False
 
     def _let_go(self) -> None:
-        """Members that were being removed are on lost nodes now: nobody waits for them, nor for a dead node's word."""
-        for pod, loss in self._lost:
-            if loss.is_dead and pod.terminating and pod.uid not in self._forced and self._is_removed(pod):
-                self._forced.add(pod.uid)
-                self._handle.spawn(partial(self._force, pod, loss))
-        self._forced.intersection_update(self._handle.state.pods)
+        """Members that are being removed are on lost nodes: nobody waits for them, nor for a dead node's word."""
+        self._forcing.look(self._lost)
         held = self._under_way.held()
         if not all(self._under_way.are_leaving(key, self.health.all) for key in held):
             self._handle.announce(HAVE_LEFT)
-
-    def _is_removed(self, pod: PodInfo) -> bool:
-        under_way = self._under_way.recovering.get(key_of(self._handle, pod))
-        return under_way is not None and pod.uid in under_way.removed
-
-    async def _force(self, pod: PodInfo, loss: Loss) -> None:
-        try:
-            await self._removing.carry_out([pod], (loss.node,), (), loss.why)
-        except GanglineError as error:
-            log.error("pod %s: %s", pod.key, error)
 
     def _seen(self) -> Mapping[str, Loss]:
         """The lost nodes, within the grace too; without those that are not ready if that is so of most."""
@@ -192,7 +215,9 @@ class RecoveryRounds:
             self.health.begin_anew()
         self._is_blind = is_blind
         losses = self.health.all
-        return {name: loss for name, loss in losses.items() if loss.is_dead} if is_blind else losses
+        if is_blind:
+            return {name: loss for name, loss in losses.items() if loss.is_dead}
+        return with_silent(losses, self._handle.clock.monotonic(), self._args.dead_after_seconds)
 
     def _is_to_recover(self, each: Affected, now: float) -> bool:
         under_way = self._under_way.recovering.get(each.group.key)
@@ -205,20 +230,22 @@ class RecoveryRounds:
 
     def _recover(self, each: Affected, now: float) -> None:
         """Begin the recovery of a group with members on lost nodes, or find that there is no place."""
-        group, policy = each.group, policy_of(self._handle, each.group, each.lost[0])
+        group, policy = each.group, policy_of(self._handle, each.lost[0])
         if policy is RecoveryPolicy.NONE:
             self._under_way.forget(group.key)
             return
         waiting, replaced = self._waiting(group.key)
         self._under_way.end(group.key)
 
+        seeker = Seeker.of(self._handle, group, each.priority, self.allowed())
+
         def find(leaving: Callable[[], Sequence[PodInfo]]) -> RecoveryPlan | None:
-            places = Places(self._handle, self.allowed(), leaving)
+            places = Places(self._handle, seeker.allowed, leaving)
             return find_recovery(self._handle, group, each.lost, waiting, replaced, policy, places)
 
-        case, plan = _case_of(each), find(self._spares.lent)
+        case, plan = _case_of(each), find(self._spares.lent(seeker))
         if plan is None and policy is RecoveryPolicy.REPLACE and each.lost[0].spec.preemption_policy != "Never":
-            weaker = find(partial(pods_below, self._handle, each.priority))
+            weaker = find(partial(self._lending.below, each.priority, seeker))
             if weaker is not None and not weaker.is_move:
                 note = f"{case.why}; pods of a lower priority have to make room"
                 self._begin(case, weaker.without_room(), note)
@@ -239,11 +266,13 @@ class RecoveryRounds:
         if attempt is None or not attempt.placed or not attempt.needed or is_helped(self._handle, attempt):
             self._under_way.forget(group.key)
             return
-        policy = policy_of(self._handle, group, attempt.first)
+        policy = policy_of(self._handle, attempt.first)
         if policy is RecoveryPolicy.NONE:
             self._under_way.forget(group.key)
             return
-        places = Places(self._handle, self.allowed(), self._spares.lent)
+        priority = group.priority if group.priority is not None else attempt.first.priority
+        seeker = Seeker.of(self._handle, group, priority, self.allowed())
+        places = Places(self._handle, seeker.allowed, self._spares.lent(seeker))
         plan = find_recovery(self._handle, group, (), attempt.pods, (), policy, places)
         if plan is None or plan.evicted or plan.lent:
             self._settle(case, plan, "nor for all of them elsewhere", now)
@@ -283,8 +312,18 @@ class RecoveryRounds:
                 self._under_way.strand(group, clock.monotonic(), clock.monotonic(), LONGEST_PAUSE)
             self._notices.ended(group, [*plan.lost, *plan.evicted], RecoveryEnd.GIVEN_UP, str(error), 0.0)
         finally:
-            found.until = clock.monotonic() + self._args.room_seconds
+            found.until = self._end_of_room(found, plan, dead)
             self._changed.set()
+
+    def _end_of_room(self, found: Recovering, plan: RecoveryPlan, dead: Collection[str]) -> float:
+        """On the monotonic clock: until when room is kept now that members were removed.
+
+        Some controllers create new pods only when the lost ones are gone: when their node counts as dead.
+        """
+        after = self._args.dead_after_seconds
+        is_silent = after and any(pod.node_name not in dead for pod in plan.lost)
+        now = self._handle.clock.monotonic()
+        return self._args.room_seconds + max(now, found.since + after if is_silent else now)
 
     # No place
 
@@ -297,9 +336,11 @@ class RecoveryRounds:
         protected = self._removing.protected(others)
         if release and now >= stranded.since + release and not protected:
             note = f"no place was found in {release:g} s, so {len(others)} members are released; {why}"
-            self._notices.ended(group, others or case.lost, RecoveryEnd.RELEASED, note, now - stranded.since)
-            stranded.since, stranded.is_told = now, False
-            self._handle.spawn(partial(self._release, case, others, note))
+            if not stranded.is_release_told:
+                stranded.is_release_told = True
+                self._notices.ended(group, others or case.lost, RecoveryEnd.RELEASED, note, now - stranded.since)
+            stranded.is_releasing = True
+            self._handle.spawn(partial(self._release, stranded, case, others, note))
         elif not stranded.is_told:
             stranded.is_told = True
             then = f"are released in {stranded.since + release - now:.0f} s" if release else "stay where they are"
@@ -307,11 +348,16 @@ class RecoveryRounds:
             note = f"{why}; it is tried again within {LONGEST_PAUSE:g} s{later if others else ''}"
             self._notices.waits(group, [*case.lost, *self._handle.queued_members(group.key), *others], note)
 
-    async def _release(self, case: _Case, others: Sequence[PodInfo], note: str) -> None:
+    async def _release(self, stranded: Stranded, case: _Case, others: Sequence[PodInfo], note: str) -> None:
+        """Evict the other members; if that fails, it is tried again as a plan would be."""
         try:
             await self._removing.carry_out(case.lost, case.dead, others, note, is_restart=False)
+            stranded.since, stranded.is_told, stranded.is_release_told = self._handle.clock.monotonic(), False, False
         except GanglineError as error:
             log.error("gang %s/%s: %s", case.group.namespace, case.group.name, error)
+        finally:
+            stranded.is_releasing = False
+            self._changed.set()
 
 
 def _case_of(each: Affected) -> _Case:

@@ -1,12 +1,13 @@
-"""How users learn of a recovery: events on the members, metrics, and log lines."""
+"""How users learn of a recovery: events on the members, a condition, metrics, and log lines."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 
 from gangline import Handle, PodGroup, PodInfo
+from gangline_plugins.recovery.conditions import RecoveryConditions
 
 log = logging.getLogger(__name__)
 _MOST_TOLD = 8
@@ -26,9 +27,10 @@ class RecoveryEnd(StrEnum):
 
 
 class RecoveryNotices:
-    """Writes the events, log lines and metrics of recoveries."""
+    """Writes the events, conditions, log lines and metrics of recoveries."""
 
     def __init__(self, handle: Handle) -> None:
+        self.conditions = RecoveryConditions(handle)
         self._recorder = handle.recorder
         self._ended = handle.metric("gangline_recoveries", "Recoveries that ended, by how they ended.", ("outcome",))
         self._duration = handle.histogram(
@@ -37,13 +39,20 @@ class RecoveryNotices:
             _BUCKETS,
         )
 
-    def began(self, group: PodGroup, pods: Iterable[PodInfo], note: str) -> None:
-        """Report that places were found and members are being removed."""
+    def began(self, group: PodGroup, pods: Collection[PodInfo], note: str) -> None:
+        """Report that places were found and these pods are being removed."""
+        self.conditions.recovers(group, "GangRecovering", note, without={pod.uid for pod in pods})
         self._tell(group, pods, "Normal", "GangRecovering", note)
 
     def waits(self, group: PodGroup, pods: Iterable[PodInfo], note: str) -> None:
         """Report that no place was found so far."""
+        self.conditions.recovers(group, "GangRecoveryWaits", note)
         self._tell(group, pods, "Warning", "GangRecoveryWaits", note)
+
+    def forced(self, pod: PodInfo, note: str) -> None:
+        """Report that a member is deleted without its node's word."""
+        log.warning("pod %s: %s", pod.key, note)
+        self._recorder.event(pod, "Warning", "GangMemberForced", note, action="Recovering")
 
     def ended(self, group: PodGroup, pods: Iterable[PodInfo], outcome: RecoveryEnd, note: str, seconds: float) -> None:
         """Report the end of a recovery that took so many seconds."""
@@ -54,6 +63,7 @@ class RecoveryNotices:
         reason = {RecoveryEnd.RECOVERED: "GangRecovered", RecoveryEnd.RELEASED: "GangReleased"}.get(
             outcome, "GangRecoveryFailed"
         )
+        self.conditions.ends(group.key, reason, note)
         self._tell(group, pods, kind, reason, note)
 
     def _tell(self, group: PodGroup, pods: Iterable[PodInfo], kind: str, reason: str, note: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from math import inf
 
@@ -34,6 +34,8 @@ class Recovering:
     """A member, for events."""
     until: float = inf
     """On the monotonic clock: when the room is given up. It is kept while members are being removed."""
+    failing_since: float | None = None
+    """On the monotonic clock: since when attempts to place the new members fail although room is kept for them."""
     is_held: bool = False
     """Whether new members had to wait for old ones when this was last looked at."""
     coming: dict[str, tuple[PodInfo, str]] = field(default_factory=dict)
@@ -51,6 +53,7 @@ class Recovering:
 
     def comes(self, pod: PodInfo, node: str) -> None:
         """A pod of the group has a node: it is one of those to come, of its kind and for this node if possible."""
+        self.failing_since = None
         if self.places:
             place = max(self.places, key=lambda each: (each[0].cls is pod.cls, each[1] == node))
             self.places.remove(place)
@@ -77,6 +80,9 @@ class Stranded:
     is_told: bool = False
     has_failed: bool = False
     """Whether no plan was found; otherwise members that are lost meanwhile need not wait for the next try."""
+    is_releasing: bool = False
+    """Whether the other members are being released now."""
+    is_release_told: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -84,6 +90,8 @@ class UnderWay:
     """All groups that recover, or would have to, by their keys."""
 
     handle: Handle
+    patience: float
+    """Seconds for which room is kept although attempts to place the members fail."""
     recovering: dict[str, Recovering] = field(default_factory=dict)
     stranded: dict[str, Stranded] = field(default_factory=dict)
 
@@ -141,6 +149,23 @@ class UnderWay:
         """The recoveries that have taken too long."""
         return [each for each in self.recovering.values() if now >= each.until]
 
+    def fails(self, key: str, now: float) -> None:
+        """An attempt to place a group has failed although room is kept for it."""
+        found = self.recovering[key]
+        if found.failing_since is None:
+            found.failing_since = now
+
+    def failing(self, now: float, serves: Callable[[str], bool]) -> list[Recovering]:
+        """The recoveries whose room is of no use: attempts have failed for too long, or pods may not go to
+        a node of it any more; `serves` says whether they may.
+        """
+        found = [(each, each.failing_since) for each in self.recovering.values() if not each.is_removing]
+        return [
+            each
+            for each, since in found
+            if since is not None and (now >= since + self.patience or not all(serves(node) for _, node in each.rooms))
+        ]
+
     def are_leaving(self, key: str, lost: Container[str]) -> bool:
         """Whether new members of a group that starts anew have to wait for old ones.
 
@@ -182,13 +207,15 @@ class UnderWay:
     def rests(self, key: str, now: float) -> bool:
         """Whether a group without a place is not to be tried again yet."""
         found = self.stranded.get(key)
-        return found is not None and found.has_failed and now < found.next_try
+        return found is not None and (found.is_releasing or (found.has_failed and now < found.next_try))
 
     def due(self, now: float) -> list[Stranded]:
         """The groups without a place that are to be tried again."""
-        return [each for each in self.stranded.values() if now >= each.next_try]
+        return [each for each in self.stranded.values() if now >= each.next_try and not each.is_releasing]
 
     def moments(self) -> Iterator[float]:
         """When, on the monotonic clock, something has to be looked at again."""
-        yield from (each.until for each in self.recovering.values() if not each.is_removing)
-        yield from (each.next_try for each in self.stranded.values())
+        for each in self.recovering.values():
+            if not each.is_removing:
+                yield each.until if each.failing_since is None else min(each.until, each.failing_since + self.patience)
+        yield from (each.next_try for each in self.stranded.values() if not each.is_releasing)

@@ -52,12 +52,15 @@ class Lifetimes:
         """
         if pod.terminating:
             return now
-        longest = min(self._said(pod, beneficiary), _deadline(pod))
-        if math.isinf(longest):
-            longest = self._args.default_max_runtime_seconds or math.inf
+        longest = self.longest(pod, beneficiary)
         if math.isinf(longest):
             return math.inf  # its start makes no difference
         return max(now, _started(pod, now) + longest)
+
+    def longest(self, pod: PodInfo, beneficiary: str) -> float:
+        """Seconds for which a pod runs at most; infinite if that is unknown. See `end_of`."""
+        longest = min(self._said(pod, beneficiary), _deadline(pod))
+        return (self._args.default_max_runtime_seconds or math.inf) if math.isinf(longest) else longest
 
     def _said(self, pod: PodInfo, beneficiary: str) -> float:
         """The longest runtime in seconds by the annotation; infinite if there is no annotation that counts."""

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gangline import ApiError, Conflict, NotFound
+from gangline import ApiError, Conflict, NotFound, Unavailable
 from gangline.queueing.waiting import PodAtPermit
 from gangline_plugins.preemption.evicting import Evictor, Preemptor
 
@@ -14,7 +14,7 @@ from ..default_preemption_cases import Cluster, cluster, node, pod
 
 DELETED = {"deletionTimestamp": "2024-01-01T00:00:00Z"}
 GONE = NotFound(404, "NotFound", "gone")
-DOWN = ApiError(503, "ServiceUnavailable", "try later")
+DOWN = Unavailable(503, "ServiceUnavailable", "try later")
 FORBIDDEN = ApiError(403, "Forbidden", "no")
 
 

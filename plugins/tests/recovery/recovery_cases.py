@@ -96,12 +96,12 @@ class LossStory(GangCluster):
             {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name}, "spec": spec}
         )
 
-    def add_budget(self, app: str, allowed: int = 0) -> None:
-        """A disruption budget that lets so many of these pods go."""
+    def add_budget(self, app: str, allowed: int = 0, name: str = "") -> None:
+        """A disruption budget that lets so many of these pods go; its name is that of the pods by default."""
         self.create(
             PDBS,
             model.PodDisruptionBudget(
-                metadata=model.ObjectMeta(name=app, namespace="default"),
+                metadata=model.ObjectMeta(name=name or app, namespace="default"),
                 spec=model.PodDisruptionBudgetSpec(selector=model.LabelSelector(match_labels={"app": app})),
                 status=model.PodDisruptionBudgetStatus(disruptions_allowed=allowed),
             ),
@@ -185,9 +185,13 @@ class LossStory(GangCluster):
         """Wait until so many pods with this prefix have a node."""
         return await self.until(lambda: len(self.bound(prefix)) == size, seconds)
 
+    async def stop(self) -> None:
+        """The scheduler ends."""
+        await self._life.aclose()
+
     async def restart(self) -> None:
         """The scheduler ends, and another one begins."""
-        await self._life.aclose()
+        await self.stop()
         await self._life.enter_async_context(self.scheduling(self.profile, self.client, plugins=self._plugins))
 
     def play(self, story: Callable[[], Coroutine[Any, Any, Result]]) -> Result:

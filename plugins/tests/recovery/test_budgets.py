@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gangline.errors import TooManyRequests
+from gangline.errors import Conflict, TooManyRequests
 from gangline.kube.resources import PDBS, Resource
 
 from .recovery_cases import LossStory
@@ -31,6 +31,21 @@ def test_a_gang_moves_only_when_budgets_let_all_its_members_go(allowed: int) -> 
         assert cluster.uids("train") == before
         cluster.server.delete(PDBS, "train", namespace="default")
         await cluster.moved("train", 4, leaf, 40.0)
+
+    cluster.play(story)
+
+
+def test_a_gang_that_two_budgets_cover_is_not_evicted_in_vain() -> None:
+    cluster = LossStory()
+
+    async def story() -> None:
+        cluster.add_job("train", 4)
+        await cluster.runs("train", 4)
+        for name in ("one", "two"):
+            cluster.add_budget("train", 9, name)
+        cluster.fail(cluster.node_of("train", 2))
+        await cluster.told("the gang would move as a whole, but disruption budgets protect pod default/train-")
+        assert not cluster.told_as("GangRecovering")
 
     cluster.play(story)
 
@@ -64,6 +79,23 @@ def test_a_gang_that_should_restart_gets_its_lost_members_back_though_a_budget_p
         assert len(before & cluster.uids("train")) == 2
         await cluster.told("the others run on, because disruption budgets protect")
         await cluster.told("all lost members have nodes again")
+
+    cluster.play(story)
+
+
+def test_an_eviction_that_conflicts_for_too_long_is_no_success() -> None:
+    def refuse(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        return Conflict(409, "Conflict", "the object has been modified") if verb == "evict" else None
+
+    cluster = LossStory(roomSeconds=20, faults=refuse)
+
+    async def story() -> None:
+        cluster.add_job("train", 4)
+        await cluster.runs("train", 4)
+        before = cluster.uids("train")
+        cluster.fail(cluster.node_of("train", 2))
+        await cluster.told("may not be evicted: the object has been modified", 60.0)
+        assert cluster.uids("train") == before
 
     cluster.play(story)
 

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import ClassVar
 
 import pytest
+from framework.tests.gang_cluster import ONE_LEAF
+
+from gangline import Handle, PodGroup, PodInfo, Status, TopologyConstraint, hookimpl
+from gangline.errors import ConfigError
+from gangline_plugins.recovery.lending import Lending, Seeker
 
 from .recovery_cases import LossStory, gpu_container
 
@@ -168,3 +174,96 @@ def test_a_level_that_no_node_has_is_told(caplog: pytest.LogCaptureFixture) -> N
 
     said = [each.message for each in caplog.records if "spares" in each.message]
     assert said == ["Recovery keeps no spares of the level leef: no node has it; the levels are: spine, leaf, host"]
+
+
+@pytest.mark.parametrize(("spares", "kept"), [({"gpus": 9}, 2), ({"gpus": 8}, 1), ({"gpus": 8, "nodes": 3}, 3)])
+def test_spares_may_be_counted_in_gpus(spares: dict[str, int], kept: int) -> None:
+    cluster = LossStory(leaves=1, spares=[{"level": "leaf", **spares}])
+
+    async def story() -> None:
+        cluster.add_pods_of_one_node("small", 4)
+        await cluster.runs("small", 4 - kept)
+        await cluster.told("node(s) were spares for gangs that lose members")
+        await asyncio.sleep(10.0)
+        assert len(cluster.bound("small")) == 4 - kept
+
+    cluster.play(story)
+
+
+def test_spares_of_nothing_are_refused() -> None:
+    with pytest.raises(ConfigError, match="nodes or gpus"):
+        LossStory(spares=[{"level": "leaf"}]).play(lambda: asyncio.sleep(0.0))
+
+
+@pytest.mark.parametrize(("priority", "left"), [(0, 2), (1, 3)], ids=["equal", "higher"])
+def test_pods_with_a_bounded_runtime_use_spares_and_leave_them_to_a_gang_of_their_priority(
+    priority: int, left: int
+) -> None:
+    cluster = LossStory(leaves=1, spares=SPARE, lentBelowRuntimeSeconds=3600)
+
+    async def story() -> None:
+        cluster.add_job("train", 1)
+        cluster.add_job("team", 2, ONE_LEAF)
+        await cluster.runs("t", 3)
+        cluster.add_pods_of_one_node("long", 1, activeDeadlineSeconds=7200)
+        cluster.add_pods_of_one_node("short", 1, activeDeadlineSeconds=600, priority=priority)
+        await cluster.runs("short", 1)
+        assert not cluster.bound("long")
+        cluster.fail(cluster.node_of("team", 0))
+        await cluster.told("1 pods leave lent spares" if left == 2 else "it is tried again", SOON)
+        await asyncio.sleep(SOON)
+        assert len(cluster.bound("short")) == left - 2
+
+    cluster.play(story)
+
+
+class Peek:
+    """Does nothing, and shows what plugins are given."""
+
+    name = "Peek"
+
+    def __init__(self, args: None, handle: Handle) -> None:
+        self.made.append(handle)
+
+    made: ClassVar[list[Handle]] = []
+
+    @hookimpl
+    def pre_filter(self, pod: PodInfo) -> Status | None:
+        return None
+
+
+def test_of_more_pods_than_are_looked_at_those_in_the_domain_of_the_gang_come_first() -> None:
+    cluster = LossStory(leaves=3, more="Peek", plugins=[Peek])
+    Peek.made.clear()
+
+    async def story() -> None:
+        cluster.add_pods_of_one_node("lent", 12, priority=-10)
+        await cluster.runs("lent", 12)
+        (handle, *_) = Peek.made
+        (group,) = {PodGroup("default", "train", "job", 3, topology=TopologyConstraint("leaf"))}
+        everywhere = handle.nodes.full(True)
+        everywhere[handle.nodes.row_of("l2-n0")] = False
+        lending = Lending(handle, 0, None, most=9)
+        for row, leaves in (
+            (handle.nodes.row_of("l1-n3"), "l1 l1 l1 l1 l0 l0 l0 l0 l2"),
+            (None, "l0 l0 l0 l0 l1 l1 l1 l1 l2"),
+        ):
+            seeker = Seeker(group, 1, everywhere, [] if row is None else [row])
+            assert [pod.node_name[:2] for pod in lending.below(1, seeker)] == leaves.split()
+
+    cluster.play(story)
+
+
+def test_a_gang_of_low_priority_takes_no_lent_spare_from_pods_that_are_no_less_important() -> None:
+    cluster = LossStory(leaves=1, spares=SPARE, lentBelowPriority=0)
+
+    async def story() -> None:
+        cluster.add_job("train", 3, priority=-10)
+        await cluster.runs("train", 3)
+        cluster.add_pods_of_one_node("lent", 1, priority=-10)
+        await cluster.runs("lent", 1)
+        cluster.fail(cluster.node_of("train", 1))
+        await cluster.told("it is tried again", SOON)
+        assert len(cluster.bound("lent")) == 1 and not cluster.told_as("GangRecovering")
+
+    cluster.play(story)

@@ -9,9 +9,11 @@ import pytest
 from framework.tests.gang_cluster import ONE_LEAF
 
 from gangline import model
-from gangline.errors import ApiError
+from gangline.errors import ApiError, Unavailable
 from gangline.kube.interface import PatchKind
-from gangline.kube.resources import JOB_SETS, JOBS, PODS, PRIORITY_CLASSES
+from gangline.kube.resources import JOB_SETS, JOBS, PODS, PRIORITY_CLASSES, Resource, T
+from gangline.simulate import SimulatedClient
+from gangline.simulate.server import InMemoryServer
 
 from ..recovery.recovery_cases import LossStory
 
@@ -75,6 +77,24 @@ class Suspensions(LossStory):
             for pod in pods
             if pod.metadata.name.startswith(prefix) and not pod.metadata.deletion_timestamp
         ]
+
+
+class MutePatches(SimulatedClient):
+    """Answers no first write of each kind to a Job, which is made or lost."""
+
+    def __init__(self, server: InMemoryServer, is_made: bool) -> None:
+        super().__init__(server, latency={"bind": 0.01})
+        self._is_made = is_made
+        self._seen: set[str] = set()
+
+    async def patch(self, resource: Resource[T], name: str, patch: Mapping[str, Any], **more: Any) -> T:
+        kind = f"{patch.get('spec')}"
+        if resource is not JOBS or kind in self._seen:
+            return await super().patch(resource, name, patch, **more)
+        self._seen.add(kind)
+        if self._is_made:
+            await super().patch(resource, name, patch, **more)
+        raise Unavailable(0, "Timeout", "no answer in time")
 
 
 def test_a_preempted_gang_is_suspended_and_resumed_when_it_has_room() -> None:
@@ -200,6 +220,25 @@ def test_a_job_that_may_not_be_suspended_loses_its_pods_all_the_same() -> None:
 
     assert not cluster.is_suspended()
     assert any("cannot suspend or resume it" in note for note in cluster.notes())
+
+
+@pytest.mark.parametrize("is_made", [False, True], ids=["lost", "made-without-an-answer"])
+def test_a_job_is_suspended_and_resumed_though_writes_to_it_get_no_answer(is_made: bool) -> None:
+    cluster = Suspensions(leaves=2, resume=3600)
+    cluster.client = MutePatches(cluster.server, is_made)
+
+    async def story() -> None:
+        cluster.add_job("train", 4, {**ONE_LEAF, **SUSPEND})
+        await cluster.runs("train", 4)
+        (leaf,) = cluster.leaves_of("train")
+        cluster.fail(cluster.node_of("train", 2))
+        await cluster.moved("train", 4, leaf, 25.0)
+        await cluster.told("room is kept for the next ones")
+
+    cluster.play(story)
+
+    assert not cluster.is_suspended() and not cluster.told_as("SuspensionFailed")
+    assert len(cluster.told_as("SuspendedByScheduler")) == 1
 
 
 def test_a_gang_that_is_released_is_suspended_until_it_has_room() -> None:
