@@ -31,6 +31,8 @@ class Loss:
     """Whether nothing can run there any more, so that pods may be deleted without the node's word."""
     is_certain: bool = False
     """Whether somebody says so; otherwise nobody hears of the node, and the fault may be with who listens."""
+    is_silent: bool = False
+    """Whether nobody hears of the node."""
 
 
 class NodeHealth:
@@ -71,7 +73,7 @@ class NodeHealth:
         if before is None or (before.why, before.is_dead) != (why, is_dead):
             since = now if before is None else before.since
             due = now if is_dead else since + self._grace
-            self._losses[name] = Loss(name, why, since, due, is_dead, is_certain=is_dead)
+            self._losses[name] = Loss(name, why, since, due, is_dead, is_certain=is_dead, is_silent=not is_dead)
             self._changed()
 
     def _count(self, node: model.Node, is_lost: bool, now: float) -> None:
@@ -105,7 +107,7 @@ class NodeHealth:
         now = self._monotonic()
         for name in self._state.homeless:
             if name and name not in self._there and name not in self._losses:
-                self._losses[name] = Loss(name, f"there is no node {name}", now, now + self._grace)
+                self._losses[name] = Loss(name, f"there is no node {name}", now, now + self._grace, is_silent=True)
                 self._all = None
 
     def _forget(self) -> None:
@@ -129,9 +131,11 @@ class NodeHealth:
         found, down, now = dict(self._losses), self._down.nodes(), self._monotonic()
         self._down_since = {name: self._down_since.get(name, now) for name in down}
         for name, why in down.items():
-            if name not in found or not found[name].is_dead:
-                since = self._down_since[name]
+            own, since = found.get(name), self._down_since[name]
+            if own is None:
                 found[name] = Loss(name, why, since, since, is_certain=True)
+            elif not own.is_dead:
+                found[name] = replace(own, why=why, due=min(own.due, since), is_certain=True)
         return found
 
     def begin_anew(self) -> None:

@@ -7,6 +7,13 @@ import logging
 
 import pytest
 
+from gangline import model
+from gangline.testing import FakeHandle, cluster, make_node, make_pod
+from gangline_plugins.recovery.arguments import DownArgs
+from gangline_plugins.recovery.down import DownDomains
+from gangline_plugins.recovery.losses import NodeHealth
+from gangline_plugins.recovery.wear import NodeWear
+
 from .recovery_cases import LossStory
 
 DOWN = [{"level": "leaf", "name": "leaf-0"}]
@@ -73,6 +80,35 @@ def test_nodes_that_nobody_hears_of_are_still_judged_by_the_others_when_a_domain
         assert cluster.uids("train") == before
 
     cluster.play(story)
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_node_in_a_domain_that_is_down_is_dead_only_if_it_is_gone(is_gone: bool) -> None:
+    labels = {"topology.kubernetes.io/zone": "z"}
+    cache = cluster([make_node("a", labels=labels)], [make_pod("p", node="a")])
+    handle = FakeHandle(cache)
+    down = DownDomains(handle, [DownArgs("zone", "z")])
+    health = NodeHealth(handle, 10.0, lambda: None, NodeWear(0.0), down)
+    handle.state.follow_nodes(health)
+    if is_gone:
+        cache.remove_node("a")
+
+    (loss,) = health.all.values()
+    assert (loss.is_certain, loss.is_dead, loss.is_silent) == (True, is_gone, False)
+
+
+def test_a_silent_node_in_a_domain_that_is_down_is_lost_at_once_and_still_silent() -> None:
+    labels = {"topology.kubernetes.io/zone": "z"}
+    node = make_node("a", labels=labels)
+    node.status.conditions = [model.PodCondition("Ready", "Unknown")]
+    handle = FakeHandle(cluster([node]))
+    down = DownDomains(handle, [DownArgs("zone", "z")])
+    health = NodeHealth(handle, 10.0, lambda: None, NodeWear(0.0), down)
+    handle.state.follow_nodes(health)
+
+    (loss,) = health.all.values()
+    assert (loss.is_certain, loss.is_silent, loss.due - loss.since) == (True, True, 0.0)
+    assert not health.is_blind(0.55)
 
 
 @pytest.mark.parametrize("which", [{"level": "rack", "name": "a"}, {"level": "leaf", "name": "leaf-9"}])
