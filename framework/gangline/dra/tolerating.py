@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from gangline.model.resource_claims import DeviceToleration
-from gangline.model.resource_slices import Device, DeviceTaint
+from gangline.model.resource_slices import DeviceTaint
 
 NO_EXECUTE = "NoExecute"
 """The effect of a taint that ends the pods that have the device."""
@@ -21,11 +21,6 @@ def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
     if toleration.operator in ("", "Equal"):
         return toleration.value == taint.value
     return toleration.operator == "Exists"
-
-
-def ending_taints(device: Device) -> tuple[DeviceTaint, ...]:
-    """The taints of a device that end the pods that have it."""
-    return tuple([taint for taint in device.taints if taint.effect == NO_EXECUTE])
 
 
 def endured(taint: DeviceTaint, tolerations: Iterable[DeviceToleration]) -> float:

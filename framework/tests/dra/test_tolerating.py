@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from gangline.dra.tolerating import ending_taints, endured, tolerates
+from gangline.dra.tolerating import endured, tolerates
 from gangline.model.resource_claims import DeviceToleration
-from gangline.model.resource_slices import Device, DeviceTaint
+from gangline.model.resource_slices import DeviceTaint
 
 BROKEN = DeviceTaint("example.com/broken", "NoExecute", "yes")
 FOR_EVER = DeviceToleration("example.com/broken", "Exists")
@@ -50,9 +50,3 @@ def test_the_fewest_seconds_count_unless_a_toleration_has_none(
     tolerations: list[DeviceToleration], seconds: float
 ) -> None:
     assert endured(BROKEN, tolerations) == seconds
-
-
-def test_taints_that_keep_pods_away_do_not_end_them() -> None:
-    taints = [BROKEN, DeviceTaint("example.com/hot", "NoSchedule"), DeviceTaint("example.com/new", "None")]
-
-    assert ending_taints(Device("gpu-0", taints=taints)) == (BROKEN,)

@@ -1,4 +1,7 @@
-"""The devices with taints that end the pods that have them, as slices and the DeviceTaintRules that count say."""
+"""The devices with taints that end the work of pods, as slices and the DeviceTaintRules that count say.
+
+These are taints of the effect NoExecute, and the taint of devices that the agent reports as unhealthy.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from gangline import model
-from gangline.dra.tolerating import ending_taints
+from gangline import custom_resources, model
+from gangline.dra.tolerating import NO_EXECUTE
 from gangline.dra.usage import DeviceId
 
 Taints = tuple[model.DeviceTaint, ...]
@@ -63,7 +66,7 @@ class TaintedDevices:
     def _put(self, each: model.ResourceSlice) -> _Tainted | None:
         name, pool, generation = each.metadata.name, (each.spec.driver, each.spec.pool.name), each.spec.pool.generation
         self._generations[pool][name] = generation
-        devices = {(*pool, device.name): taints for device in each.spec.devices if (taints := ending_taints(device))}
+        devices = {(*pool, device.name): taints for device in each.spec.devices if (taints := _ending(device))}
         if not devices:
             return None
         self._number.update(devices.keys())
@@ -79,3 +82,10 @@ class TaintedDevices:
         for each in self._slices.values():
             if each.generation == max(self._generations[each.pool].values()):
                 yield from each.devices.items()
+
+
+def _ending(device: model.Device) -> Taints:
+    """The taints of a device that end the work of pods."""
+    return tuple(
+        [taint for taint in device.taints if taint.effect == NO_EXECUTE or taint.key == custom_resources.UNHEALTHY]
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gangline import model
+from gangline import custom_resources, model
 from gangline_plugins.dynamic_resources.tainted import TaintedDevices
 
 BROKEN = model.DeviceTaint("example.com/broken", "NoExecute")
@@ -34,6 +34,14 @@ def test_devices_with_taints_that_end_pods_are_known_as_long_as_they_have_them()
     end()
     tainted.slice_changed(ill, None)
     assert not list(tainted.all()) and not tainted.has(("d", "a", "gpu0")) and len(told) == 1
+
+
+def test_a_device_that_the_agent_reports_as_unhealthy_has_such_a_taint() -> None:
+    tainted, unhealthy = TaintedDevices(), model.DeviceTaint(custom_resources.UNHEALTHY, "NoSchedule")
+
+    tainted.slice_changed(None, make_slice("one", gpu0=[unhealthy, HOT]))
+
+    assert list(tainted.all()) == [(("d", "a", "gpu0"), (unhealthy,))]
 
 
 def test_slices_of_an_older_generation_of_their_pool_do_not_count() -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 from framework.tests.gang_cluster import ONE_LEAF, GangCluster, profile_with
 
-from gangline import PatchKind, model, rfc3339
+from gangline import PatchKind, config, model, rfc3339
 from gangline.kube.resources import (
     DEVICE_CLASSES,
     EVENTS,
@@ -94,10 +94,12 @@ class LossStory(GangCluster):
         metadata = model.ObjectMeta("gpu", "default")
         self.create(RESOURCE_CLAIM_TEMPLATES, model.ResourceClaimTemplate(metadata, template))
 
-    def taint_device(self, node: str, effect: str = "NoExecute", ago: float = 0.0) -> None:
+    def taint_device(
+        self, node: str, effect: str = "NoExecute", ago: float = 0.0, key: str = "example.com/broken"
+    ) -> None:
         """The driver says that the device of a node is broken, since so many seconds; without an effect it is not."""
         added = rfc3339(self.clock.now() - ago)
-        taints = [{"key": "example.com/broken", "effect": effect, "timeAdded": added}] if effect else []
+        taints = [{"key": key, "effect": effect, "timeAdded": added}] if effect else []
         patch = {"spec": {"devices": [{"name": "gpu-0", "taints": taints}]}}
         self.server.patch(RESOURCE_SLICES, node, patch, kind=PatchKind.MERGE)
 
@@ -220,17 +222,25 @@ class LossStory(GangCluster):
         """The scheduler ends."""
         await self._life.aclose()
 
+    def reload(self) -> None:
+        """The scheduler reads its configuration again."""
+        self._scheduler.use(config.load(self.profile, "test"))
+
     async def restart(self) -> None:
         """The scheduler ends, and another one begins."""
         await self.stop()
-        await self._life.enter_async_context(self.scheduling(self.profile, self.client, plugins=self._plugins))
+        await self._start()
+
+    async def _start(self) -> None:
+        scheduling = self.scheduling(self.profile, self.client, plugins=self._plugins)
+        self._scheduler = await self._life.enter_async_context(scheduling)
 
     def play(self, story: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         async def whole() -> Result:
             controllers = Workloads(self.server).run(), ClaimController(self.server).run()
             parts = (Kubelet(self.server, self.clock).run(), *controllers)
             async with running(*parts), self._life:
-                await self._life.enter_async_context(self.scheduling(self.profile, self.client, plugins=self._plugins))
+                await self._start()
                 return await story()
 
         return super().play(whole)

@@ -10,6 +10,7 @@ import pytest
 
 from gangline import model
 from gangline.kube.resources import DEVICE_TAINT_RULES
+from gangline.wire.custom_resources import UNHEALTHY
 
 from .recovery_cases import DRIVER, LossStory
 
@@ -51,6 +52,20 @@ def test_a_gang_whose_leaf_is_full_moves_as_a_whole_from_a_tainted_device() -> N
         (leaf,) = cluster.leaves_of("train")
         cluster.taint_device(cluster.node_of("train", 2))
         await cluster.moved("train", 4, leaf, AT_ONCE)
+
+    cluster.play(story)
+
+
+def test_a_member_on_a_device_that_the_agent_reports_as_unhealthy_is_replaced() -> None:
+    cluster = LossStory(graceSeconds=60)
+
+    async def story() -> None:
+        node = await start(cluster)
+        before = cluster.uids("train")
+        cluster.taint_device(node, "NoSchedule", key=UNHEALTHY)
+        await cluster.until(lambda: len(before & cluster.uids("train")) == 2, AT_ONCE)
+        await cluster.runs("train", 3, AT_ONCE)
+        assert node not in cluster.nodes("train")
 
     cluster.play(story)
 

@@ -43,7 +43,7 @@ def test_gangs_leave_a_domain_that_is_marked_as_down_at_once(name: str) -> None:
         await cluster.runs("train", 4)
         cluster.cordon_leaf("l1", False)
         cluster.configure(graceSeconds=60, down=[{"level": "leaf", "name": name}])
-        await cluster.restart()
+        cluster.reload()
         await cluster.moved("train", 4, "l0", AT_ONCE)
         await cluster.told(f"leaf {name} of node l0-n")
 
@@ -61,7 +61,7 @@ def test_a_domain_that_is_marked_as_down_counts_although_it_has_most_nodes() -> 
         await cluster.runs("two", 4)
         cluster.cordon_leaf("l2", False)
         cluster.configure(down=[{"level": "leaf", "name": f"leaf-{number}"} for number in range(2)])
-        await cluster.restart()
+        cluster.reload()
         await cluster.until(lambda: "l2" in cluster.leaves_of("one") | cluster.leaves_of("two"), AT_ONCE)
         await cluster.told("there is no room for them beside the others, nor for all elsewhere")
 
