@@ -10,7 +10,7 @@ from gangline_plugins.recovery.down import DownDomains
 from gangline_plugins.recovery.wear import CORDONED, LOST, NodeWear
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-"""Who taints a node with this says that nothing runs there any more."""
+"""The taint with which an administrator says that nothing runs on a node any more."""
 _MOST_SHOWN = 80
 _FEW = 64
 """So many lost nodes may be kept before it is looked which of them are gone for good."""
@@ -148,7 +148,7 @@ class NodeHealth:
         self._all = None
 
     def is_blind(self, most: float) -> bool:
-        """Whether so many of the nodes that exist are not ready that this says more about who looks at them."""
+        """Whether more than this part of the other nodes is not ready: then rather the control plane has failed."""
         there = [loss.is_certain for name, loss in self.all.items() if name in self._there]
         certain = sum(there)
         unready = len(there) - certain
