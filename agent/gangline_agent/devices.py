@@ -5,7 +5,8 @@ Rules
 - What is not known, or has no place in an attribute, is left out.
 - A GPU in MIG mode is offered as the instances that it has. Instances that it could have are offered only if partitions
   are asked for, because nobody would make them on a real GPU (`partitions`).
-- An unhealthy GPU has a taint, and so have its instances.
+- An unhealthy GPU has a taint, and so have its instances. The taint keeps new pods away. Kubernetes leaves the pods
+  that are there; the scheduler replaces the members of gangs among them.
 """
 
 from __future__ import annotations
@@ -21,11 +22,10 @@ from gangline.model.resource_slices import (
     DeviceCapacity,
     DeviceTaint,
 )
+from gangline.wire.custom_resources import UNHEALTHY
 from gangline_agent import fabric, inventory, labels, partitions
 from gangline_agent.readings import Gpu, Reading
 
-UNHEALTHY = "gangline.dev/unhealthy"
-"""The key of the taint of an unhealthy device. It keeps new pods away, and evicts none."""
 STANDARD = "resource.kubernetes.io"
 """The domain of the attributes that mean the same for all drivers."""
 LONGEST = 64

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from gangline.errors import ConfigError
-from gangline_agent import fabric, inventory, xids
+from gangline_agent import fabric, inventory, nvswitch, xids
 from gangline_agent.readings import SWITCH, Distance, Gpu, MigInstance, NvLink, Reading, Unavailable
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class Nvml:
         api = self._api
         try:
             self._open()
-            gpus = tuple(self._gpu(index) for index in range(api.nvmlDeviceGetCount()))
+            gpus = nvswitch.judged([self._gpu(index) for index in range(api.nvmlDeviceGetCount())])
             if self._events is None:
                 self._watch(gpus)
             cuda: int = self._ask(0, api.nvmlSystemGetCudaDriverVersion)
@@ -197,7 +197,7 @@ class Nvml:
                 raise
             known = self._known.get(index, Gpu(id=index))
             return replace(known, problems=(*self._incidents.get(known.uuid, ()), self._lost(error)))
-        self._known[index] = replace(gpu, problems=())
+        self._known[index] = replace(gpu, problems=(), fabric_problem="")
         return gpu
 
     def _lost(self, error: Any) -> str:
@@ -214,7 +214,8 @@ class Nvml:
         mig_mode = ask(None, api.nvmlDeviceGetMigMode, handle)
         cut = mig_mode is not None and mig_mode[0] == api.NVML_DEVICE_MIG_ENABLE
         mig = self._mig(handle) if cut else ()
-        clique, fabric_problems = self._fabric(handle)
+        clique, has_fabric, fabric_problem = self._fabric(handle)
+        nvlinks = self._nvlinks(handle)
         return Gpu(
             id=index,
             uuid=uuid,
@@ -227,15 +228,17 @@ class Nvml:
                 ask(0, api.nvmlDeviceGetMaxPcieLinkGeneration, handle),
                 ask(0, api.nvmlDeviceGetMaxPcieLinkWidth, handle),
             ),
-            nvlinks=self._nvlinks(handle),
+            nvlinks=nvlinks,
             mig_capable=mig_mode is not None,
             mig=mig,
             clique=clique,
+            on_fabric=has_fabric or any(link.peer == SWITCH for link in nvlinks),
+            fabric_problem=fabric_problem,
             compute=ask((0, 0), api.nvmlDeviceGetCudaComputeCapability, handle),
             problems=(
                 *self._incidents.get(uuid, ()),
                 *self._memory_problems(handle),
-                *fabric_problems,
+                *((fabric_problem,) if fabric_problem else ()),
                 *((NO_INSTANCES,) if cut and not mig else ()),
             ),
         )
@@ -290,22 +293,38 @@ class Nvml:
             found.append("row remapping failed")
         return found
 
-    def _fabric(self, handle: Any) -> tuple[str, list[str]]:
-        """The NVLink clique, or empty, and the fault of the NVLink fabric."""
+    def _fabric(self, handle: Any) -> tuple[str, bool, str]:
+        """The NVLink clique, or empty, whether NVML knows of a fabric, and what is wrong with the fabric."""
         api = self._api
         info = api.c_nvmlGpuFabricInfo_v2_t()
         if self._ask(None, api.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info)) is None:
             info = api.c_nvmlGpuFabricInfo_t()
             if self._ask(None, api.nvmlDeviceGetGpuFabricInfo, handle, ctypes.byref(info)) is None:
-                return "", []
+                return "", False, ""
         if info.state == api.NVML_GPU_FABRIC_STATE_NOT_SUPPORTED:
-            return "", []
+            return "", False, ""
         if info.state != api.NVML_GPU_FABRIC_STATE_COMPLETED:
-            return "", ["NVLink fabric is not ready: the fabric manager has not set up the GPU"]
+            return "", True, "NVLink fabric is not ready: the fabric manager has not set up the GPU"
         if info.status != api.NVML_SUCCESS:
-            return "", [f"NVLink fabric could not be set up: {api.NVMLError(info.status)}"]
+            return "", True, f"NVLink fabric could not be set up: {api.NVMLError(info.status)}"
         cluster = UUID(bytes=bytes(info.clusterUuid))
-        return (f"{cluster}.{info.cliqueId}" if cluster.int else ""), []
+        clique = f"{cluster}.{info.cliqueId}" if cluster.int else ""
+        return clique, True, self._fabric_health(getattr(info, "healthMask", 0))
+
+    def _fabric_health(self, mask: int) -> str:
+        """What makes the fabric useless for a GPU. Less bandwidth does not, nor does what is about to recover."""
+        api = self._api
+        route = mask >> api.NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_ROUTE_UNHEALTHY
+        if (
+            route & api.NVML_GPU_FABRIC_HEALTH_MASK_WIDTH_ROUTE_UNHEALTHY
+            == api.NVML_GPU_FABRIC_HEALTH_MASK_ROUTE_UNHEALTHY_TRUE
+        ):
+            return "NVLink fabric has unhealthy routes"
+        configuration = mask >> api.NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_INCORRECT_CONFIGURATION
+        configuration &= api.NVML_GPU_FABRIC_HEALTH_MASK_WIDTH_INCORRECT_CONFIGURATION
+        if configuration > api.NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NONE:
+            return f"NVLink fabric is not configured correctly (number {configuration} of NVML)"
+        return ""
 
     # Between GPUs
 

@@ -47,6 +47,10 @@ class Gpu:
     mig_capable: bool = False
     mig: tuple[MigInstance, ...] = ()
     clique: str = ""
+    on_fabric: bool = False
+    """Whether the GPU is at NVSwitches, so that it needs the NVLink fabric of the node."""
+    fabric_problem: str = ""
+    """What is wrong with the fabric as the GPU sees it; it is among the problems too."""
     compute: tuple[int, int] = (0, 0)
     problems: tuple[str, ...] = ()
 

@@ -37,6 +37,8 @@ class FakeFabric:
     clique: int
     state: int = pynvml.NVML_GPU_FABRIC_STATE_COMPLETED
     status: int = pynvml.NVML_SUCCESS
+    health: int = 0
+    """The mask of fields."""
 
 
 @dataclass
@@ -164,6 +166,7 @@ class FakeNvml:
             info = gpuFabricInfo._obj
             info.clusterUuid[:] = device.fabric.cluster
             info.cliqueId, info.state, info.status = device.fabric.clique, device.fabric.state, device.fabric.status
+            info.healthMask = device.fabric.health
         return 0
 
     def nvmlDeviceGetGpuFabricInfo(self, device: FakeGpu, gpuFabricInfo: Any) -> int:

@@ -42,6 +42,14 @@ class State(Protocol):
         """Every pod that is bound or assumed, by UID."""
         ...
 
+    @property
+    def homeless(self) -> Mapping[str, Mapping[str, PodInfo]]:
+        """The pods that are bound or assumed to nodes that are not there, by name of the node and by UID.
+
+        Among them are pods beyond the most that are counted on a node that is there.
+        """
+        ...
+
     def has_lost_node(self, uid: str) -> bool:
         """Whether the chosen node of a pod has been deleted while the pod is being bound.
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from gangline.dra.reading import TAINTED, is_blocking
 from gangline.dra.rows import RowColumn, RowNumbers, kinds
 from gangline.dra.table import SliceTable
+from gangline.dra.tolerating import tolerates
 from gangline.model.resource_claims import DeviceToleration
 from gangline.model.resource_slices import Device, DeviceAttribute, DeviceCapacity, DeviceTaint
 from gangline.sizes import BoundedCache
@@ -155,9 +156,7 @@ class Properties:
         if len(tainted):
             codes, first = kinds([self._taints.codes[rows[tainted]]])
             sets = [_blocking(self._table.devices[row]) for row in rows[tainted[first]].tolist()]
-            accepted = [
-                all(any(_tolerates(each, taint) for each in tolerations) for taint in taints) for taints in sets
-            ]
+            accepted = [all(any(tolerates(each, taint) for each in tolerations) for taint in taints) for taints in sets]
             found[tainted] = np.array(accepted, dtype=np.bool_)[codes]
         return found
 
@@ -204,13 +203,3 @@ def _listed(value: DeviceAttribute) -> Hashable | None:
         if each is not None:
             return "list", each is value.versions, *map(type, each[:1]), *each
     return None
-
-
-def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator in ("", "Equal"):
-        return toleration.value == taint.value
-    return toleration.operator == "Exists"

@@ -1,7 +1,7 @@
 """Slices as DeviceTaintRules make them: the devices that a rule selects have its taint besides their own.
 
 Taints that keep no pods away are left out, and a taint that several rules give a device counts once: neither changes
-an answer. When it was added matters to evictions alone, which kube-controller-manager carries out.
+an answer. When it was added matters to evictions alone.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _by_device(rules: Iterable[DeviceTaintRule]) -> dict[str | None, dict[TaintK
         taint = rule.spec.taint
         key = taint.key, taint.value, taint.effect
         of_device = found.setdefault(_selector(rule).device, {})
-        of_device[key] = DeviceTaint(taint.key, taint.effect, taint.value)
+        of_device.setdefault(key, DeviceTaint(taint.key, taint.effect, taint.value, taint.time_added))
     return found
 
 

@@ -26,6 +26,7 @@ class RuleTaint(Object):
     key: Annotated[str, msgspec.Meta(max_length=317)]
     effect: Annotated[str, msgspec.Meta(max_length=63)]
     value: Annotated[str, msgspec.Meta(max_length=63)] = ""
+    time_added: Annotated[str, msgspec.Meta(max_length=63)] | None = None
 
 
 class DeviceTaintRuleSpec(Object):

@@ -87,6 +87,14 @@ class Cache:
         """Every pod that is bound or assumed, by UID, including pods on unknown nodes."""
         return self._pods
 
+    @property
+    def homeless(self) -> Mapping[str, Mapping[str, PodInfo]]:
+        """The pods that are bound or assumed to nodes that are not there, by name of the node and by UID.
+
+        Among them are pods beyond the most that are counted on a node that is there.
+        """
+        return self._homeless
+
     def store(self, kind: Kind[T]) -> Store[T]:
         """The objects of a kind; each call returns the same store."""
         found = self.stores.get(kind.key)

@@ -407,3 +407,15 @@ def test_an_older_record_of_a_pod_says_where_the_pod_is_too() -> None:
     cache.upsert_node(make_node("a"))
 
     assert cache.pods[older.uid].row == 0
+
+
+def test_the_pods_of_nodes_that_are_not_there_are_known_by_node() -> None:
+    cache = cluster([make_node("a"), make_node("b")], [make_pod(name, node=name[1]) for name in ("pa", "qa", "rb")])
+    cache.upsert_pod(cache.record(make_pod("pc", node="c")))
+
+    cache.remove_node("a")
+    names = {node: sorted(pod.name for pod in pods.values()) for node, pods in cache.homeless.items()}
+    assert names == {"a": ["pa", "qa"], "c": ["pc"]}
+    cache.upsert_node(make_node("a"))
+    cache.remove_pod(next(iter(cache.homeless["c"])))
+    assert not cache.homeless

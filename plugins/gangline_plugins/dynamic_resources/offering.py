@@ -6,6 +6,7 @@ from gangline import State, model, resources
 from gangline.dra.live import Devices
 from gangline.dra.taint_rules import TaintedSlices
 from gangline_plugins.dynamic_resources.listening import KeptListener
+from gangline_plugins.dynamic_resources.tainted import TaintedDevices
 from gangline_plugins.dynamic_resources.written import Written
 
 
@@ -16,13 +17,20 @@ class Offering:
         self._state = state
         self._devices = devices
         self._written = written
-        self._slices = TaintedSlices(devices.slice_changed)
+        self.tainted = TaintedDevices()
+        """The devices with taints that end pods."""
+        self._slices = TaintedSlices(self._shown)
         state.store(resources.RESOURCE_SLICES).subscribe(KeptListener(self._slice_changed))
         state.store(resources.DEVICE_CLASSES).subscribe(KeptListener(devices.class_changed))
 
     def _slice_changed(self, old: model.ResourceSlice | None, new: model.ResourceSlice | None) -> None:
         self._written.slice_changed(old, new)
         self._slices.slice_changed(old, new)
+
+    def _shown(self, old: model.ResourceSlice | None, new: model.ResourceSlice | None) -> None:
+        """A slice has changed, or rules that taint devices of it."""
+        self._devices.slice_changed(old, new)
+        self.tainted.slice_changed(old, new)
 
     def heed_taint_rules(self) -> None:
         """Devices have the taints of DeviceTaintRules too, until the last configuration ends that has asked for it."""

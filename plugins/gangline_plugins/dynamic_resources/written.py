@@ -109,6 +109,10 @@ class Written:
                 return earlier[0]
         return self._lacks_counters(mine.claim, version)
 
+    def having(self, device: DeviceId) -> list[model.ResourceClaim]:
+        """The claims that have a device, or shares of it, by UID; not those that only observe it."""
+        return [self._shown[uid].claim for uid in sorted(self._having.get(device[:2], {}).get(device, ()))]
+
     def came_before(self, first: str, second: str) -> bool:
         """Whether it is certain for everybody in which order two allocations were written."""
         earlier, later = self._shown.get(first), self._shown.get(second)

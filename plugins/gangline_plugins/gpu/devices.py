@@ -35,7 +35,7 @@ from gangline_plugins.gpu.believing import AT_ONCE, Beliefs
 from gangline_plugins.gpu.choosing import ChoiceTables
 from gangline_plugins.gpu.columns import Columns
 from gangline_plugins.gpu.late_claims import LateClaims
-from gangline_plugins.gpu.links import LinkClass, LinkClasses
+from gangline_plugins.gpu.links import LinkClass, LinkClasses, mask_of
 from gangline_plugins.gpu.node_devices import NodeDevices
 from gangline_plugins.gpu.node_reports import NodeReports
 from gangline_plugins.gpu.publishing import Publisher
@@ -88,6 +88,10 @@ class DeviceTable:
         """The devices that a pod with this want would get on a row now; None if too few are free. Changes nothing."""
         node = self._nodes.get(row)
         return node.choose(want, row, self.tables) if node is not None else None
+
+    def avoid(self, row: int, ids: Iterable[int]) -> None:
+        """From now on choose these devices of a node last: they failed lately."""
+        self.node_at(row).avoided = mask_of(ids)
 
     def problem(self, row: int) -> str:
         """Why the report of a node cannot be used; "" if it can be used or there is none."""

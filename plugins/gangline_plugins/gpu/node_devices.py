@@ -38,6 +38,8 @@ class NodeDevices:
         self.replicas = 1
         self.mps = False
         self.mig_single = False
+        self.avoided = 0
+        """Mask of the devices that are chosen last, because they failed lately."""
         self.pods: dict[str, PodInfo] = {}
         """The pods on the node that use or want GPUs, by UID."""
         self.clear()
@@ -107,13 +109,14 @@ class NodeDevices:
         return want
 
     def choose(self, want: Want, row: int, tables: ChoiceTables) -> Allocation | None:
-        """The devices for a want; None if too few are free. Takes healthy devices if they suffice, else also those of
-        unknown health, and never unhealthy ones.
+        """The devices for a want; None if too few are free. Takes healthy devices that are not avoided if they suffice,
+        else also those that are avoided, else also those of unknown health, and never unhealthy ones.
         """
         hardware = self.hardware
         if hardware is None:
             return None
-        for usable in dict.fromkeys((hardware.healthy, hardware.healthy | hardware.unknown)):
+        healthy = hardware.healthy
+        for usable in dict.fromkeys((healthy & ~self.avoided, healthy, healthy | hardware.unknown)):
             found = self._choose_among(hardware, usable, self.means(want), row, tables)
             if found is not None:
                 return found

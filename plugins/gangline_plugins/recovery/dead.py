@@ -29,7 +29,9 @@ def with_silent(losses: Mapping[str, Loss], now: float, after: float) -> Mapping
         return losses
     why = f"for {after:g} s, so it counts as dead"
     return {
-        name: loss if loss.is_dead or now < loss.since + after else replace(loss, why=f"{loss.why} {why}", is_dead=True)
+        name: loss
+        if not loss.is_silent or now < loss.since + after
+        else replace(loss, why=f"{loss.why} {why}", is_dead=True)
         for name, loss in losses.items()
     }
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from gangline import Handle, Membership, PodGroup, PodInfo, custom_resources, model, resources
-from gangline_plugins.gpu.devices import device_table
-from gangline_plugins.gpu.illness import on_ill_devices
-from gangline_plugins.recovery.wear import NodeWear
+from gangline import Handle, Membership, PodGroup, PodInfo, model
+from gangline_plugins.recovery.down import DownDomains
+from gangline_plugins.recovery.wear import CORDONED, LOST, NodeWear
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """The taint with which an administrator says that nothing runs on a node any more."""
 _MOST_SHOWN = 80
+_FEW = 64
+"""So many lost nodes may be kept before it is looked which of them are gone for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,65 +25,134 @@ class Loss:
     """For example "node a was deleted"."""
     since: float
     """On the monotonic clock: when this was first seen."""
+    due: float
+    """On the monotonic clock: when the pods count as lost, which is later where there is a grace."""
     is_dead: bool = False
     """Whether nothing can run there any more, so that pods may be deleted without the node's word."""
+    is_certain: bool = False
+    """Whether somebody says so; otherwise nobody hears of the node, and the fault may be with who listens."""
+    is_silent: bool = False
+    """Whether nobody hears of the node."""
 
 
 class NodeHealth:
     """Follows nodes, and knows the lost ones."""
 
-    def __init__(self, monotonic: Callable[[], float], changed: Callable[[], None], wear: NodeWear) -> None:
-        self._monotonic = monotonic
+    def __init__(
+        self, handle: Handle, grace: float, changed: Callable[[], None], wear: NodeWear, down: DownDomains
+    ) -> None:
+        """`grace` is for nodes that are not ready, in seconds."""
+        self._state = handle.state
+        self._monotonic = handle.clock.monotonic
+        self._grace = grace
         self._changed = changed
         self._wear = wear
+        self._down = down
         self._losses: dict[str, Loss] = {}
+        """Those with a fault of their own, and those that are gone while pods are on them."""
+        self._down_since: dict[str, float] = {}
+        self._all: Mapping[str, Loss] | None = None
+        """`_losses` and the nodes in domains that are down; None if that has to be put together again."""
         self._there: set[str] = set()
+        self._next_look = _FEW
 
     def node_upserted(self, node: model.Node, row: int) -> None:
         """A node came or has changed."""
-        name = node.metadata.name
-        self._there.add(name)
+        name, now = node.metadata.name, self._monotonic()
+        if name not in self._there:
+            self._there.add(name)
+            self._wear.rows_changed()
+        self._all = None  # labels say in which domains the node is
         why, is_dead = _fault(node)
         before = self._losses.get(name)
+        self._count(node, bool(why), now)
         if not why:
             if self._losses.pop(name, None) is not None:
                 self._changed()
             return
         if before is None or (before.why, before.is_dead) != (why, is_dead):
-            since = self._monotonic() if before is None else before.since
-            if before is None:
-                self._wear.failed(name, since)
-            self._losses[name] = Loss(name, why, since, is_dead)
+            since = now if before is None else before.since
+            due = now if is_dead else since + self._grace
+            self._losses[name] = Loss(name, why, since, due, is_dead, is_certain=is_dead, is_silent=not is_dead)
             self._changed()
 
+    def _count(self, node: model.Node, is_lost: bool, now: float) -> None:
+        """Count failures against the node, each once when it begins."""
+        name = node.metadata.name
+        for what, is_wrong in ((CORDONED, bool(node.spec.unschedulable)), (LOST, is_lost)):
+            if is_wrong and not self._wear.has(name, what):
+                self._wear.failed(name, now)
+            self._wear.hold(name, what, is_wrong, now)
+
     def node_removed(self, name: str, row: int) -> None:
-        """A node went."""
+        """A node went. It is lost if pods are on it."""
+        now, before = self._monotonic(), self._losses.pop(name, None)
         self._there.discard(name)
-        before = self._losses.get(name)
-        since = self._monotonic() if before is None else before.since
-        self._losses[name] = Loss(name, f"node {name} was deleted", since, is_dead=True)
+        self._wear.removed(name, now)
+        self._all = None
+        if len(self._losses) >= self._next_look:
+            self._forget()
+        if name in self._state.homeless:
+            since = now if before is None else before.since
+            self._losses[name] = Loss(name, f"node {name} was deleted", since, now, is_dead=True, is_certain=True)
         self._changed()
+
+    def look(self) -> None:
+        """Find nodes that are not there although pods are on them, and forget those whose pods are gone.
+
+        A scheduler that has begun after a deletion learns of it in this way. A node that is still to be told of looks
+        the same, so that needs a grace, and the node's word.
+        """
+        self._forget()
+        now = self._monotonic()
+        for name in self._state.homeless:
+            if name and name not in self._there and name not in self._losses:
+                self._losses[name] = Loss(name, f"there is no node {name}", now, now + self._grace, is_silent=True)
+                self._all = None
+
+    def _forget(self) -> None:
+        homeless = self._state.homeless
+        gone = [name for name in self._losses if name not in self._there and name not in homeless]
+        for name in gone:
+            del self._losses[name]
+            self._all = None
+        self._next_look = 2 * len(self._losses) + _FEW
 
     @property
     def all(self) -> Mapping[str, Loss]:
         """All lost nodes by name, those within the grace too."""
-        return self._losses
+        if not self._down.any:
+            return self._losses
+        if self._all is None:
+            self._all = self._with_down()
+        return self._all
 
-    def forget(self, names: Iterable[str]) -> None:
-        """These deleted nodes have no pods any more."""
-        for name in names:
-            if name not in self._there:
-                self._losses.pop(name, None)
+    def _with_down(self) -> Mapping[str, Loss]:
+        found, down, now = dict(self._losses), self._down.nodes(), self._monotonic()
+        self._down_since = {name: self._down_since.get(name, now) for name in down}
+        for name, why in down.items():
+            own, since = found.get(name), self._down_since[name]
+            if own is None:
+                found[name] = Loss(name, why, since, since, is_certain=True)
+            elif not own.is_dead:
+                found[name] = replace(own, why=why, due=min(own.due, since), is_certain=True)
+        return found
 
     def begin_anew(self) -> None:
         """The nodes that are not ready count as lost from now on: until now, nobody could say what they were."""
         now = self._monotonic()
-        self._losses = {name: loss if loss.is_dead else replace(loss, since=now) for name, loss in self._losses.items()}
+        self._losses = {
+            name: loss if loss.is_certain else replace(loss, since=now, due=now + self._grace)
+            for name, loss in self._losses.items()
+        }
+        self._all = None
 
     def is_blind(self, most: float) -> bool:
-        """Whether more than this part of the nodes is not ready: then rather the control plane has failed."""
-        unready = sum(not loss.is_dead for loss in self._losses.values())
-        return unready > 1 and unready > most * len(self._there)
+        """Whether more than this part of the other nodes is not ready: then rather the control plane has failed."""
+        there = [loss.is_certain for name, loss in self.all.items() if name in self._there]
+        certain = sum(there)
+        unready = len(there) - certain
+        return unready > 1 and unready > most * (len(self._there) - certain)
 
 
 def _fault(node: model.Node) -> tuple[str, bool]:
@@ -94,39 +164,6 @@ def _fault(node: model.Node) -> tuple[str, bool]:
     if ready is None or ready.status == "True":
         return "", False
     return f"node {name} is not ready ({ready.reason[:_MOST_SHOWN] or ready.status})", False
-
-
-class DeviceHealth:
-    """Knows the bound pods on GPUs that their nodes report as Unhealthy."""
-
-    def __init__(self, handle: Handle, changed: Callable[[], None], wear: NodeWear) -> None:
-        self._handle = handle
-        self._wear = wear
-        self._table = device_table(handle.state)
-        self._changed = changed
-        self._since: dict[str, float] = {}
-        """By UID of a pod, on the monotonic clock: when its device was first seen to be ill."""
-        handle.state.store(resources.GPU_NODE_STATUSES).subscribe(self)
-
-    def on_upsert(self, report: custom_resources.GpuNodeStatus) -> None:
-        """A node reports its devices."""
-        if any(device.health == "Unhealthy" for device in report.status.devices):
-            self._changed()
-
-    def on_remove(self, report: custom_resources.GpuNodeStatus) -> None:
-        """A report went: the health of these devices is unknown, which is no loss."""
-
-    def losses(self, now: float) -> list[tuple[PodInfo, Loss]]:
-        """The pods on ill devices, with their losses."""
-        found: dict[str, tuple[PodInfo, Loss]] = {}
-        for pod, id, reason in on_ill_devices(self._table, self._handle.state):
-            since = self._since.get(pod.uid, now)
-            if pod.uid not in self._since and pod.uid not in found:
-                self._wear.failed(pod.node_name, now)
-            why = f"GPU {id} of node {pod.node_name} is unhealthy{f' ({reason[:_MOST_SHOWN]})' if reason else ''}"
-            found.setdefault(pod.uid, (pod, Loss(pod.node_name, why, since)))
-        self._since = {uid: loss.since for uid, (_, loss) in found.items()}
-        return list(found.values())
 
 
 @dataclass(slots=True, eq=False)
@@ -175,14 +212,10 @@ def affected(handle: Handle, lost: Iterable[tuple[PodInfo, Loss]]) -> list[Affec
 
 def pods_on(handle: Handle, losses: Mapping[str, Loss]) -> list[tuple[PodInfo, Loss]]:
     """The pods on lost nodes, which are given by name."""
-    nodes, found, is_gone = handle.nodes, [], False
+    nodes, homeless = handle.nodes, handle.state.homeless
+    found = []
     for name, loss in losses.items():
         row = nodes.row_of(name)
-        if row is None:
-            is_gone = True
-        else:
-            found += [(pod, loss) for pod in nodes.pods(row).values()]
-    if is_gone:  # pods of deleted nodes are on no row
-        homeless = ((pod, losses.get(pod.node_name)) for pod in handle.state.pods.values() if pod.row < 0)
-        found += [(pod, loss) for pod, loss in homeless if loss is not None]
+        pods = nodes.pods(row) if row is not None else homeless.get(name, {})
+        found += [(pod, loss) for pod in pods.values()]
     return found

@@ -4,8 +4,9 @@ A gang that loses a member does no work until the member is replaced. Without th
 after their node was lost, others take the room that is left meanwhile, and a gang whose domain has become full waits
 beside empty ones for ever. With the plugin:
 
-1. A node that is not ready, out of service or deleted, and a GPU that its node reports as Unhealthy, is lost after
-   `graceSeconds`.
+1. A node is lost that has been not ready for `graceSeconds`, and at once one that is out of service, deleted, or in a
+   domain that is marked as down. So is a GPU that its node reports as Unhealthy, and a device of a claim with a taint
+   of the effect NoExecute that the claim does not tolerate.
 2. For each gang with members there `planning` finds new places in a transaction, for the gang of the highest priority
    first: for the lost members beside the others, or for all of them in another domain.
 3. The plugin keeps that room: other pods of the same or a lower priority leave it to the gang.
@@ -60,7 +61,10 @@ class Recovery:
 
     name = "Recovery"
     args_type = RecoveryArgs
-    reasons = (Reason("node(s) were spares for gangs that lose members", resolvable=False),)
+    reasons = (
+        Reason("node(s) were spares for gangs that lose members", resolvable=False),
+        Reason("node(s) were in a domain that is marked as down", resolvable=False),
+    )
 
     def __init__(self, args: RecoveryArgs, handle: Handle) -> None:
         self._handle = handle
@@ -93,15 +97,18 @@ class Recovery:
 
     @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | None:
-        """Skip the filter where no spares are kept from the pod."""
-        if not self._spares.any or self._spares.are_lent_to(pod) or self._has_lost_members(pod):
-            return SKIP
-        return None
+        """Skip the filter where no spares are kept from the pod, and no domain is down."""
+        return None if self._rounds.down.any or self._keeps_spares_from(pod) else SKIP
 
     @hookimpl
-    def filter(self, nodes: NodeView) -> CodeColumn:
-        """Reject spares."""
-        return codes(self._spares.kept(self._rounds.allowed())[nodes.index])
+    def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:
+        """Reject spares, and nodes in domains that are down."""
+        kept = self._spares.kept(self._rounds.allowed()) if self._keeps_spares_from(pod) else nodes.whole.full(False)
+        down = self._rounds.down.rows() if self._rounds.down.any else nodes.whole.full(False)
+        return codes(kept[nodes.index] & ~down[nodes.index], down[nodes.index])
+
+    def _keeps_spares_from(self, pod: PodInfo) -> bool:
+        return self._spares.any and not self._spares.are_lent_to(pod) and not self._has_lost_members(pod)
 
     def _has_lost_members(self, pod: PodInfo) -> bool:
         """Whether the pod's gang recovers, or runs in part."""
@@ -132,11 +139,11 @@ class Recovery:
     @hookimpl
     def pre_score(self) -> Status | None:
         """Skip the score while no node has failed lately."""
-        return None if self._wear.any else SKIP
+        return None if self._wear.any(self._handle.clock.monotonic()) else SKIP
 
     @hookimpl
     def score(self, nodes: NodeView) -> ScoreColumn:
-        """100, and less for nodes that were lost lately: the more often and the later, the less."""
+        """100, and less for nodes that failed lately: the more often and the later, the less."""
         return self._wear.scores(nodes, self._handle.clock.monotonic())
 
     @hookimpl

@@ -27,8 +27,11 @@ from gangline_plugins.preemption.helping import is_helped
 from gangline_plugins.recovery.arguments import RecoveryArgs
 from gangline_plugins.recovery.carrying_out import Removing
 from gangline_plugins.recovery.dead import Forcing, with_silent
+from gangline_plugins.recovery.device_losses import DeviceHealth
+from gangline_plugins.recovery.device_wear import DeviceWear
+from gangline_plugins.recovery.down import DownDomains
 from gangline_plugins.recovery.lending import Lending, Seeker
-from gangline_plugins.recovery.losses import Affected, DeviceHealth, Loss, NodeHealth, affected, pods_on
+from gangline_plugins.recovery.losses import Affected, Loss, NodeHealth, affected, pods_on
 from gangline_plugins.recovery.planning import Places, RecoveryPlan, find_recovery
 from gangline_plugins.recovery.policies import RecoveryPolicy, policy_of
 from gangline_plugins.recovery.spares import Spares
@@ -72,9 +75,12 @@ class RecoveryRounds:
         self._args = args
         self._handle = handle
         self._changed = asyncio.Event()
-        self.health = NodeHealth(handle.clock.monotonic, self._changed.set, wear)
+        self.down = DownDomains(handle, args.down)
+        """The domains that are marked as down."""
+        self.health = NodeHealth(handle, args.grace_seconds, self._changed.set, wear, self.down)
         """The nodes that are lost."""
-        self._devices = DeviceHealth(handle, self._changed.set, wear)
+        devices = DeviceWear(handle, args.penalty_half_life_seconds)
+        self._devices = DeviceHealth(handle, self._changed.set, wear, devices)
         self._lost: list[tuple[PodInfo, Loss]] = []
         """The pods on lost nodes and devices, within the grace too, as of the last round."""
         self._under_way = under_way
@@ -136,8 +142,7 @@ class RecoveryRounds:
 
     def _pause(self, now: float) -> float | None:
         """Seconds until something has to be looked at again; None if nothing has to."""
-        grace = self._args.grace_seconds
-        ends = [loss.since + grace for _, loss in self._lost if loss.since + grace > now]
+        ends = [loss.due for _, loss in self._lost if loss.due > now]
         times = [*ends, *self._under_way.moments()]
         if self._is_cut_short:
             times.append(now + _NEXT_ROUND)
@@ -155,11 +160,11 @@ class RecoveryRounds:
             if late.places:
                 note = f"{len(late.places)} members did not come in time; no more room is kept for them"
                 self._notices.ended(late.group, [late.first], RecoveryEnd.GIVEN_UP, note, now - late.since)
+        self.health.look()
         on_nodes = pods_on(self._handle, self._seen())
-        self.health.forget(set(self.health.all) - {loss.node for _, loss in on_nodes})
         self._lost = [*on_nodes, *self._devices.losses(now)]
         self._let_go()
-        due = [(pod, loss) for pod, loss in self._lost if now >= loss.since + self._args.grace_seconds]
+        due = [(pod, loss) for pod, loss in self._lost if now >= loss.due]
         found = [each for each in affected(self._handle, due) if self._is_to_recover(each, now)]
         steps = [(_case_of(each), partial(self._recover, each, now)) for each in found]
         lost = {each.group.key for each in found}
@@ -216,7 +221,7 @@ class RecoveryRounds:
         self._is_blind = is_blind
         losses = self.health.all
         if is_blind:
-            return {name: loss for name, loss in losses.items() if loss.is_dead}
+            return {name: loss for name, loss in losses.items() if loss.is_certain}
         return with_silent(losses, self._handle.clock.monotonic(), self._args.dead_after_seconds)
 
     def _is_to_recover(self, each: Affected, now: float) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 from framework.tests.gang_cluster import ONE_LEAF, GangCluster, profile_with
 
-from gangline import PatchKind, model
+from gangline import PatchKind, config, model, rfc3339
 from gangline.kube.resources import (
     DEVICE_CLASSES,
     EVENTS,
@@ -22,6 +22,7 @@ from gangline.kube.resources import (
 )
 from gangline.simulate import ClaimController, Faults, Kubelet, SimulatedClient, Workloads, running
 from gangline.simulate.client import no_faults
+from gangline.wire.custom_resources import ALLOCATED
 
 from ..gpu.gpu_cases import report
 
@@ -43,16 +44,28 @@ class LossStory(GangCluster):
         faults: Faults = no_faults,
         more: str = "",
         plugins: Sequence[type[Any]] = (),
+        others: Mapping[str, Mapping[str, Any]] | None = None,
         **args: Any,
     ) -> None:
-        """`more` names one more plugin, which may be one of `plugins`; `args` are those of Recovery."""
+        """`more` names one more plugin, which may be one of `plugins`; `args` are those of Recovery, and `others` those
+        of other plugins.
+        """
         super().__init__(leaves)
-        self.profile = profile_with("Recovery", **args)
-        if more:
-            self.profile = self.profile.replace("{name: Recovery}", f"{{name: Recovery}}, {{name: {more}}}")
+        self._more = more
+        self._others = others or {}
+        self.configure(**args)
         self._plugins = plugins
         self._life = AsyncExitStack()
         self.client = SimulatedClient(self.server, latency={"bind": 0.01}, faults=faults)
+
+    def configure(self, **args: Any) -> None:
+        """Give Recovery these arguments, for the next scheduler."""
+        self.profile = profile_with("Recovery", **args)
+        if self._more:
+            self.profile = self.profile.replace("{name: Recovery}", f"{{name: Recovery}}, {{name: {self._more}}}")
+        for name, given in self._others.items():
+            entry = msgspec.json.encode({"name": name, "args": given}).decode()
+            self.profile = self.profile.replace("pluginConfig: [", f"pluginConfig: [{entry}, ")
 
     def add_job(self, name: str, size: int, annotations: Mapping[str, str] = ONE_LEAF, **spec: Any) -> None:
         """A gang of pods, each made anew whenever it goes."""
@@ -66,7 +79,7 @@ class LossStory(GangCluster):
             {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {**sizes, "template": template}}
         )
 
-    def offer_devices(self) -> None:
+    def offer_devices(self, tolerations: Sequence[model.DeviceToleration] = ()) -> None:
         """A driver offers one device on each node; a class and a template for claims of one."""
         selector = model.DeviceSelector(model.CelDeviceSelector(f'device.driver == "{DRIVER}"'))
         self.create(DEVICE_CLASSES, model.DeviceClass(model.ObjectMeta("gpu"), model.DeviceClassSpec([selector])))
@@ -75,10 +88,20 @@ class LossStory(GangCluster):
             pool = model.ResourcePool(name, 1, 1)
             made = model.ResourceSliceSpec(driver=DRIVER, pool=pool, node_name=name, devices=[model.Device("gpu-0")])
             self.create(RESOURCE_SLICES, model.ResourceSlice(model.ObjectMeta(name), made))
-        request = model.DeviceRequest("gpu", model.ExactDeviceRequest("gpu", allocation_mode="ExactCount", count=1))
+        exactly = model.ExactDeviceRequest("gpu", allocation_mode="ExactCount", count=1, tolerations=list(tolerations))
+        request = model.DeviceRequest("gpu", exactly)
         template = model.ResourceClaimTemplateSpec(spec=model.ResourceClaimSpec(model.DeviceClaim([request])))
         metadata = model.ObjectMeta("gpu", "default")
         self.create(RESOURCE_CLAIM_TEMPLATES, model.ResourceClaimTemplate(metadata, template))
+
+    def taint_device(
+        self, node: str, effect: str = "NoExecute", ago: float = 0.0, key: str = "example.com/broken"
+    ) -> None:
+        """The driver says that the device of a node is broken, since so many seconds; without an effect it is not."""
+        added = rfc3339(self.clock.now() - ago)
+        taints = [{"key": key, "effect": effect, "timeAdded": added}] if effect else []
+        patch = {"spec": {"devices": [{"name": "gpu-0", "taints": taints}]}}
+        self.server.patch(RESOURCE_SLICES, node, patch, kind=PatchKind.MERGE)
 
     def add_pods_of_one_node(self, name: str, number: int, **spec: Any) -> None:
         """Pods that want a node each, and each on its own."""
@@ -120,11 +143,11 @@ class LossStory(GangCluster):
             patch = {"status": {"conditions": conditions}}
             self.server.patch(NODES, name, patch, subresource="status", kind=PatchKind.MERGE)
 
-    def report_gpus(self, *nodes: str, ill: Sequence[int] = ()) -> None:
+    def report_gpus(self, *nodes: str, ill: Sequence[int] = (), reason: str = "XID 79") -> None:
         """Agents report the GPUs of these nodes, some of which are ill."""
         for name in nodes:
             found = report(name, health=dict.fromkeys(ill, "Unhealthy"))
-            devices = [msgspec.structs.replace(d, reason="XID 79" if d.id in ill else "") for d in found.status.devices]
+            devices = [msgspec.structs.replace(d, reason=reason if d.id in ill else "") for d in found.status.devices]
             status = msgspec.structs.replace(found.status, devices=devices)
             data = msgspec.to_builtins(msgspec.structs.replace(found, status=status))
             self.server.apply(GPU_NODE_STATUSES, name, data, field_manager="agent")
@@ -139,9 +162,14 @@ class LossStory(GangCluster):
         """What the events with this reason say, those of all pods."""
         return [each.note for each in self.list(EVENTS) if each.reason == reason]
 
-    def cordon(self, node: str) -> None:
-        """No more pods come to the node."""
-        self.server.patch(NODES, node, {"spec": {"unschedulable": True}}, kind=PatchKind.MERGE)
+    def cordon(self, node: str, is_cordoned: bool = True) -> None:
+        """No more pods come to the node, or they do again."""
+        self.server.patch(NODES, node, {"spec": {"unschedulable": is_cordoned}}, kind=PatchKind.MERGE)
+
+    def cordon_leaf(self, leaf: str, is_cordoned: bool = True) -> None:
+        """No more pods come to the nodes of a leaf, or they do again."""
+        for number in range(4):
+            self.cordon(f"{leaf}-n{number}", is_cordoned)
 
     def delete_pod(self, name: str) -> None:
         """Somebody deletes a pod."""
@@ -168,6 +196,11 @@ class LossStory(GangCluster):
         """The leaves on which pods with this prefix are."""
         return {node.split("-")[0] for node in self.bound(prefix).values()}
 
+    def devices(self, prefix: str) -> list[str]:
+        """The GPUs of the pods with this prefix, as their annotations say, by the names of the pods."""
+        pods = [pod.metadata for pod in self.list(PODS) if pod.metadata.name.startswith(prefix)]
+        return [(each.annotations or {})[ALLOCATED] for each in pods]
+
     def uids(self, prefix: str) -> set[str]:
         """The UIDs of the pods with this prefix that are on a node and are not being deleted."""
         names = self.bound(prefix)
@@ -189,17 +222,25 @@ class LossStory(GangCluster):
         """The scheduler ends."""
         await self._life.aclose()
 
+    def reload(self) -> None:
+        """The scheduler reads its configuration again."""
+        self._scheduler.use(config.load(self.profile, "test"))
+
     async def restart(self) -> None:
         """The scheduler ends, and another one begins."""
         await self.stop()
-        await self._life.enter_async_context(self.scheduling(self.profile, self.client, plugins=self._plugins))
+        await self._start()
+
+    async def _start(self) -> None:
+        scheduling = self.scheduling(self.profile, self.client, plugins=self._plugins)
+        self._scheduler = await self._life.enter_async_context(scheduling)
 
     def play(self, story: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         async def whole() -> Result:
             controllers = Workloads(self.server).run(), ClaimController(self.server).run()
             parts = (Kubelet(self.server, self.clock).run(), *controllers)
             async with running(*parts), self._life:
-                await self._life.enter_async_context(self.scheduling(self.profile, self.client, plugins=self._plugins))
+                await self._start()
                 return await story()
 
         return super().play(whole)
