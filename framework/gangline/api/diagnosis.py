@@ -66,6 +66,7 @@ class Diagnosis:
     narrowed: BoolColumn | None = None
     narrowed_by: tuple[str, ...] = ()
     status: Status | None = None
+    _first: list[tuple[RejectedNodes, BoolColumn]] = field(default_factory=list, init=False)
 
     def plugins(self) -> set[str]:
         """The plugins whose rejections left no node feasible."""
@@ -74,7 +75,9 @@ class Diagnosis:
         return {rejection.name for rejection, mask in self.first() if mask.any()} | set(self.narrowed_by)
 
     def first(self) -> list[tuple[RejectedNodes, BoolColumn]]:
-        """Each plugin with the nodes that it is the first to reject."""
+        """Each plugin with the nodes that it is the first to reject; computed again only after another rejection."""
+        if self.rejections and len(self._first) == len(self.rejections):
+            return self._first
         undecided = self.nodes.alive.copy()
         if self.narrowed is not None:
             undecided &= self.narrowed
@@ -83,6 +86,7 @@ class Diagnosis:
             mask = undecided & (rejection.codes != 0)
             result.append((rejection, mask))
             undecided ^= mask
+        self._first = result
         return result
 
     def resolvable(self) -> BoolColumn:
@@ -104,7 +108,8 @@ class Diagnosis:
         if self.narrowed is not None and (outside := int((alive & ~self.narrowed).sum())):
             counts[f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(self.narrowed_by))}]"] = outside
         for rejection, mask in self.first():
-            for code, number in _numbers(rejection.codes[mask]).items():
+            found = _numbers(rejection.codes[mask]) if mask.any() else {}
+            for code, number in found.items():
                 for reason in rejection.reasons(self.cycle, self.pod, code):
                     counts[reason.message] += number
         return counts
