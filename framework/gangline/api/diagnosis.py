@@ -66,7 +66,6 @@ class Diagnosis:
     narrowed: BoolColumn | None = None
     narrowed_by: tuple[str, ...] = ()
     status: Status | None = None
-    _first: list[tuple[RejectedNodes, BoolColumn]] = field(default_factory=list, init=False)
 
     def plugins(self) -> set[str]:
         """The plugins whose rejections left no node feasible."""
@@ -75,9 +74,7 @@ class Diagnosis:
         return {rejection.name for rejection, mask in self.first() if mask.any()} | set(self.narrowed_by)
 
     def first(self) -> list[tuple[RejectedNodes, BoolColumn]]:
-        """Each plugin with the nodes that it is the first to reject; computed again only after another rejection."""
-        if self.rejections and len(self._first) == len(self.rejections):
-            return self._first
+        """Each plugin with the nodes that it is the first to reject."""
         undecided = self.nodes.alive.copy()
         if self.narrowed is not None:
             undecided &= self.narrowed
@@ -86,7 +83,6 @@ class Diagnosis:
             mask = undecided & (rejection.codes != 0)
             result.append((rejection, mask))
             undecided ^= mask
-        self._first = result
         return result
 
     def resolvable(self) -> BoolColumn:
