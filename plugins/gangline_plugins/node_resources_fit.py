@@ -130,10 +130,10 @@ class NodeResourcesFit:
             missing &= ~wanted.served | (allocatable > 0)
         if not np.count_nonzero(missing):
             return np.zeros(len(nodes), dtype=wanted.bits.dtype)
-        short: CodeColumn = (missing * wanted.bits).sum(axis=0, dtype=wanted.bits.dtype)
+        short: CodeColumn = np.add.reduce(missing * wanted.bits, axis=0, dtype=wanted.bits.dtype)
         # A full slot count can change, a size cannot.
-        too_small = (missing[1:] & (allocatable[1:] < wanted.amounts[1:])).any(axis=0)
-        return short | too_small.astype(wanted.bits.dtype)
+        short |= np.logical_or.reduce(missing[1:] & (allocatable[1:] < wanted.amounts[1:]), axis=0)
+        return short
 
     def explain(self, cycle: Cycle, pod: PodInfo, code: int) -> Sequence[Reason]:
         """The insufficient resources."""

@@ -104,7 +104,8 @@ class Diagnosis:
         if self.narrowed is not None and (outside := int((alive & ~self.narrowed).sum())):
             counts[f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(self.narrowed_by))}]"] = outside
         for rejection, mask in self.first():
-            for code, number in _numbers(rejection.codes[mask]).items():
+            found = _numbers(rejection.codes[mask]) if mask.any() else {}
+            for code, number in found.items():
                 for reason in rejection.reasons(self.cycle, self.pod, code):
                     counts[reason.message] += number
         return counts

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gangline.api.diagnosis import Diagnosis
 from gangline.api.placement import Placement
 from gangline.api.pod_group import GroupAttempt, PodGroup, Role
 from gangline.deadline import ROOM_SECONDS, exceeded
@@ -166,7 +167,10 @@ class GroupCycle:
                     found = yield from self._search((yield from self.begin()))
         if isinstance(found, GroupDecision):
             return found
-        return self._rejection(self._why(), "") if found is None else self._rejection(found.message, found.plugin)
+        diagnoses = self._diagnoses()
+        if found is None:
+            return self._rejection(self._why(diagnoses), "", diagnoses)
+        return self._rejection(found.message, found.plugin, diagnoses)
 
     def _search(self, attempt: GroupAttempt) -> Steps[GroupDecision | Status | None]:
         """Try the placements in order; None if none of them holds the group, a Status if there are none."""
@@ -245,17 +249,19 @@ class GroupCycle:
     def _ranked(self, placements: list[Placement]) -> Iterator[Placement]:
         """The placements whose capacity is large enough, the best first."""
         roles = self._attempt.roles
-        weight = self._runtime.placement_weight
-        wishes = [
-            drawn_to(meant_for(role.pods, self._cache.nodes), self._runtime.evaluator.wishes(filtered), filtered)
-            for role, filtered in zip(roles, self._filtered, strict=False)  # of the first kinds of members
-        ]
         large, lacking = [], []
         for placement in placements:
             holds = [int(role.capacity[placement.rows].sum()) for role in roles]
             if self._may_hold(holds):
                 large.append(placement)
                 lacking.append(any(held < len(role.pods) for held, role in zip(holds, roles, strict=True)))
+        if not large:
+            return
+        weight = self._runtime.placement_weight
+        wishes = [
+            drawn_to(meant_for(role.pods, self._cache.nodes), self._runtime.evaluator.wishes(filtered), filtered)
+            for role, filtered in zip(roles, self._filtered, strict=False)  # of the first kinds of members
+        ]
         scores = self._runtime.score_placements(self._attempt, large)
         is_wished = any(wish is not None for wish in wishes)
         wished = [self._wished(placement, wishes) for placement in large] if is_wished else [0.0] * len(large)
@@ -295,14 +301,16 @@ class GroupCycle:
                 return None
             tx.commit()
         left = [pod for pod in attempt.pods if pod.row < 0]
-        why = self._why() if left else ""
+        why = self._why(self._diagnoses()) if left else ""
         is_whole = not attempt.placed
         return GroupDecision(self._unit, self._group, decisions, left, self._score, is_whole, why, placement.name)
 
     # What to say
 
-    def _rejection(self, message: str, plugin: str) -> GroupRejection:
-        plugins = {GROUPS, *self._blamed(), *((plugin,) if plugin else ())}
+    def _rejection(self, message: str, plugin: str, diagnoses: Sequence[Diagnosis]) -> GroupRejection:
+        plugins = {GROUPS, *self._rejecting, *((plugin,) if plugin else ())}
+        for diagnosis in diagnoses:
+            plugins |= self._runtime.reject(diagnosis)
         nominated, said, is_late = self._make_room() if self._attempt.needed else ({}, "", False)
         waited = self._attempt.waited
         constraints = [self._group.topology, *(part.topology for part in self._group.subgroups)]
@@ -331,12 +339,11 @@ class GroupCycle:
                 raise
             return {}, str(error), True
 
-    def _blamed(self) -> Iterator[str]:
-        yield from self._rejecting
-        for filtered in self._filtered:
-            yield from self._runtime.reject(self._runtime.evaluator.diagnose(filtered))
+    def _diagnoses(self) -> list[Diagnosis]:
+        """Why nodes reject the members of the first roles."""
+        return [self._runtime.evaluator.diagnose(filtered) for filtered in self._filtered]
 
-    def _why(self) -> str:
+    def _why(self, diagnoses: Sequence[Diagnosis]) -> str:
         attempt = self._attempt
         said = dict.fromkeys([*attempt.messages, *self._said])
-        return why_none(attempt, said, self._filtered, self._runtime.evaluator, self._cache.nodes.count)
+        return why_none(attempt, said, self._filtered, diagnoses, self._cache.nodes.count)

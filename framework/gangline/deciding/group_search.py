@@ -22,7 +22,7 @@ from collections import deque
 from typing import cast
 
 from gangline.api.pod_group import PodGroup
-from gangline.deadline import AT_ONCE_SECONDS, GANG_SECONDS, Deadline, exceeded
+from gangline.deadline import AT_ONCE_SECONDS, GANG_SECONDS, NO_DEADLINE, Deadline, exceeded
 from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.deciding.group_filling import Steps
 from gangline.deciding.group_reading import one_of, read_group
@@ -96,7 +96,8 @@ class GroupSearch:
             if self._cycle is not None and not self._cycle.come_back(nominations):
                 self.stop()
                 self._restarts += 1
-            limit = Deadline(min(stretch * 2.0 ** min(self._restarts, 60), max(stretch, AT_ONCE_SECONDS)))
+            seconds = min(stretch * 2.0 ** min(self._restarts, 60), max(stretch, AT_ONCE_SECONDS))
+            limit = Deadline(seconds) if seconds < math.inf else NO_DEADLINE
             if self._cycle is None or self._steps is None:
                 group, roles = read_group(self.unit.members, self.runtime)
                 if isinstance(group, str):

@@ -4,32 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from gangline.api.diagnosis import Diagnosis
 from gangline.api.pod_group import GroupAttempt, Role
 from gangline.profile.entries import Filtered
-from gangline.profile.evaluation import Evaluator
 
 
 def why_none(
-    attempt: GroupAttempt, said: Iterable[str], filtered: Sequence[Filtered], evaluator: Evaluator, nodes: int
+    attempt: GroupAttempt, said: Iterable[str], filtered: Sequence[Filtered], diagnoses: Sequence[Diagnosis], nodes: int
 ) -> str:
     """What plugins said of placements, and for each role with too little room why so many nodes reject it.
 
-    `filtered` has the verdicts for the first roles.
+    `filtered` and `diagnoses` have the verdicts for the first roles.
     """
     words = [f"no placement for {attempt.fewest} pods", *said]
-    for role, verdicts in zip(attempt.roles, filtered, strict=False):
+    for role, verdicts, diagnosis in zip(attempt.roles, filtered, diagnoses, strict=False):
         held = int(role.capacity.sum())
         if held >= len(role.pods) and verdicts.feasible.any():
             continue
         name = f" of {role.subgroup}" if role.subgroup else ""
         words.append(f"{min(held, len(role.pods))} of {len(role.pods)} pods{name} fit on {nodes} nodes")
-        words.append(_why_not(role, verdicts, evaluator, nodes))
+        words.append(_why_not(role, verdicts, diagnosis, nodes))
     return f"gang {attempt.group.namespace}/{attempt.group.name}: {'; '.join(words)}"
 
 
-def _why_not(role: Role, filtered: Filtered, evaluator: Evaluator, nodes: int) -> str:
+def _why_not(role: Role, filtered: Filtered, diagnosis: Diagnosis, nodes: int) -> str:
     """Why nodes reject the members of a role."""
-    diagnosis = evaluator.diagnose(filtered)
     feasible = int(filtered.feasible.sum())
     if not feasible:
         return diagnosis.message()

@@ -103,7 +103,7 @@ def _wrong_shape(impl: Implementation, point: str, column: NDArray[Any], size: i
 
 def check_range(impl: Implementation, scores: ScoreColumn) -> None:
     """Check that the scores are 0..100. Raises PluginError."""
-    if len(scores) and not (scores.min() >= 0.0 and scores.max() <= MAX_SCORE):
+    if len(scores) and not (np.minimum.reduce(scores) >= 0.0 and np.maximum.reduce(scores) <= MAX_SCORE):
         raise out_of_range(impl, scores.min(), scores.max())
 
 

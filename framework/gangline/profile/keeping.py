@@ -160,18 +160,31 @@ class Kept:
     def _evaluate_rows(self, entry: Entry, pod: PodInfo, index: Rows, kinds: int) -> None:
         view = self._nodes.view(index)
         cycle = Cycle(entry.shared)
-        for impl in entry.filters:
-            if (impl.reads or 0) & kinds:
-                entry.keep(impl.name, index, codes_of(impl, impl.call(cycle, pod, view), len(view)))
-        entry.steady[index], entry.feasible[index] = self._combined(entry, index)
-        scores = entry.scores
+        if kinds == PODS:
+            feasible = entry.steady[index]
+            for impl in entry.changing:
+                verdicts = codes_of(impl, impl.call(cycle, pod, view), len(view))
+                entry.keep(impl.name, index, verdicts)
+                feasible &= verdicts == 0
+            entry.feasible[index] = feasible
+        else:
+            for impl in entry.filters:
+                if (impl.reads or 0) & kinds:
+                    entry.keep(impl.name, index, codes_of(impl, impl.call(cycle, pod, view), len(view)))
+            entry.steady[index], entry.feasible[index] = self._combined(entry, index)
+        self._evaluate_scores(entry, cycle, pod, view, kinds)
+
+    def _evaluate_scores(self, entry: Entry, cycle: Cycle, pod: PodInfo, view: NodeView, kinds: int) -> None:
+        """Score the rows of a view again, after their filters."""
+        scores, index = entry.scores, view.index
         if scores is None:
             return
         for impl in scores.scorers:
             if (impl.reads or 0) & kinds:
                 self._rescore(scores, entry.feasible, impl, cycle, pod, view)
-        total = _sum(scores, view)
-        scores.base[index] = total
+        total: ScoreColumn | float = 0.0
+        if scores.scorers:
+            scores.base[index] = total = _sum(scores, view)
         if scores.ranked is not None:
             scores.ranked[index] = np.where(entry.feasible[index], total, -1.0)
 

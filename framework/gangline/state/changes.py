@@ -49,16 +49,13 @@ class Changes:
         self._keep = keep
         self._log: list[int] = []
         self._base = 0
+        self.position = 0
+        """The position of the next change; to read only."""
         self._after: dict[int, int] = {}
         """The position after the last change of each kind."""
         self._last = np.zeros(64, dtype=np.int64)
         """The position after the last change of each row, up to position `_read`."""
         self._read = 0
-
-    @property
-    def position(self) -> int:
-        """The position of the next change."""
-        return self._base + len(self._log)
 
     def note(self, row: int, kind: int = OWN) -> None:
         """This row changed. Raises TypeError or ValueError for an invalid row, like the -1 of a pod without a node."""
@@ -68,7 +65,7 @@ class Changes:
                 raise ValueError(f"there is no row {row}")
         log = self._log
         log.append(row)
-        self._after[kind] = self._base + len(log)
+        self.position = self._after[kind] = self.position + 1
         if len(log) > 2 * self._keep:
             self._read_on()
             del log[: self._keep]
@@ -84,7 +81,7 @@ class Changes:
 
     def note_all(self, kind: int = OWN) -> None:
         """Every row changed."""
-        self._read = self._base = self._after[kind] = self.position + 1
+        self._read = self._base = self._after[kind] = self.position = self.position + 1
         self._log.clear()
 
     def since(self, position: int, limit: int) -> tuple[_Rows, int] | None:

@@ -67,8 +67,9 @@ def free_of_row(nodes: NodeView, row: int, columns: Columns) -> list[int]:
         whole = min(max(left, 0), MOST_DEVICES)
         return [WHOLE] * whole + [0] * (MOST_DEVICES - whole)
     usable = int(columns.healthy[row]) & ~int(columns.mig[row]) & ~int(columns.whole[row])
-    busy = int(columns.busy[row])
-    return [
+    busy, number = int(columns.busy[row]), usable.bit_length()
+    free = [
         (min(milli, WHOLE - 1) if busy & bit else milli) if usable & bit else 0
-        for bit, milli in zip(_BIT_LIST, columns.milli[row].tolist(), strict=True)
+        for bit, milli in zip(_BIT_LIST[:number], columns.milli[row, :number].tolist(), strict=True)
     ]
+    return free + [0] * (MOST_DEVICES - number)

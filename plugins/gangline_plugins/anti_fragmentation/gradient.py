@@ -151,7 +151,7 @@ class Gradient:
         free, cpu = free_of_row(nodes, row, self._columns), free_cpu(nodes).item()
         total = sum(free)
         self.free[row] = free
-        usable: Looks = np.add.reduce(self.seen[self.free[row]], axis=0, dtype=np.int32)
+        usable: Looks = np.add.reduce(self.seen.take(self.free[row], axis=0), axis=0, dtype=np.int32)
         self._cpu[row], self._total[row], self._usable[row] = cpu, total, usable
         unused = 0.0
         if len(self._milli):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangline import BoolColumn, NodeView
+from gangline import BoolColumn, NodeView, Rows
 from gangline_plugins.anti_fragmentation import published
 from gangline_plugins.anti_fragmentation.capacity import Amounts
 from gangline_plugins.anti_fragmentation.gradient import Gradient, Looks, Values
@@ -28,6 +28,7 @@ _SCARCITY = 1.0
 _LEFTOVER = 0.01
 """The weight of leftover, so small that it only decides between nodes that are otherwise equal: for the fullest."""
 _NOTHING = 1e-6
+_NO_DEVICES: Amounts = np.zeros((0, MOST_DEVICES), dtype=np.int64)
 
 
 def score_of(worth: Values) -> Values:
@@ -77,7 +78,7 @@ class Balanced:
         """0 to 100 for each node; undefined where the pod does not fit."""
         index, gradient = nodes.index, self.gradient
         now = gradient.now(index)
-        after = now.less(asked.cpu, asked.total, _lost(gradient, gradient.free[index], asked))
+        after = now.less(asked.cpu, asked.total, _lost_at(gradient, index, asked))
         worth = gradient.fragmentation[index] - gradient.of(after)
         cpu_now, cpu_after = now.cpu * self._gpu_per_cpu, after.cpu * self._gpu_per_cpu
         if self._gpu_per_cpu:
@@ -155,6 +156,11 @@ class Published:
             if kind.where != ANYWHERE:
                 allowed[:, column] = kind.where.matches(nodes)
         return allowed
+
+
+def _lost_at(gradient: Gradient, index: slice | Rows, asked: AskedAmounts) -> Looks:
+    """As `_lost`, on nodes as they are; the devices are read only if the choice among them makes a difference."""
+    return _lost(gradient, gradient.free[index] if asked.is_part else _NO_DEVICES, asked)
 
 
 def _lost(gradient: Gradient, free: Amounts, asked: AskedAmounts) -> Looks:

@@ -11,7 +11,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -46,6 +46,13 @@ class Rule:
     mode: Mode = "Preferred"
     min_gbps: float = 0.0
     """GB/s between any two of the devices: an obligation with Required, a preference with Preferred."""
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.policy, self.prefer_ids, self.mode, self.min_gbps)))
+
+    def __hash__(self) -> int:
+        return self._hash  # tables are looked up by it several times in each decision
 
 
 class Choices:
@@ -130,19 +137,17 @@ class ChoiceTables:
             found = self._tables.put(key, Choices(links, count, rule))
         return found
 
-    def look_up(self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule) -> tuple[Masks, Floats, Floats]:
+    def look_up(self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule) -> BestSets:
         """As `Choices.look_up`; `numbers` gives the link class of each node. A node without a class has no set."""
-        joint, places, sets = self._places(numbers, masks, count, rule)
-        worth = joint.pairs.take(places, mode="wrap").view(np.float32).reshape(-1, 2)
-        return sets, worth[:, 0], worth[:, 1]
+        return BestSets(*self._places(numbers, masks, count, rule))
 
     def has_any(self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule) -> NDArray[np.bool_]:
         """For each node whether `look_up` finds a set."""
-        _, _, sets = self._places(numbers, masks, count, rule)
+        sets, _, _ = self._places(numbers, masks, count, rule)
         return sets != 0
 
-    def _places(self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule) -> tuple[_Joint, Rows, Masks]:
-        """The joint table, the index of each node's answer in it, and the sets there."""
+    def _places(self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule) -> tuple[Masks, _Joint, Rows]:
+        """The best sets, the joint table, and the index of each node's answer in it."""
         count = min(count, MOST_DEVICES + 1)
         if self._classes.version != self._seen:
             self._seen = self._classes.version
@@ -151,7 +156,7 @@ class ChoiceTables:
         joint = self._joint.get((count, rule))
         if joint is None or joint.version != self._classes.version:
             joint = self._joint.put((count, rule), _Joint(self._classes))
-        places = (numbers * np.int32(joint.size) + masks.view(np.int32)).astype(np.intp)
+        places = (numbers * joint.step + masks.view(np.int32)).astype(np.intp)
         sets = joint.sets.take(places, mode="wrap")  # the fastest mode; every index is one of the table
         new = sets == _UNKNOWN
         if np.count_nonzero(new):
@@ -164,7 +169,21 @@ class ChoiceTables:
                     choices = self.of(links, count, rule)
                     joint.sets[at], joint.worth[at, 0], joint.worth[at, 1] = choices.look_up(found.astype(np.uint32))
             sets = joint.sets.take(places, mode="wrap")
-        return joint, places, sets
+        return sets, joint, places
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BestSets:
+    """The best set of devices on each node, and where the table has the rest of what is known of these sets."""
+
+    sets: Masks
+    _joint: _Joint
+    _places: Rows
+
+    def worth(self) -> tuple[Floats, Floats]:
+        """The GB/s of each set, and how whole it leaves the other devices."""
+        worth = self._joint.pairs.take(self._places, mode="wrap").view(np.float32).reshape(-1, 2)
+        return worth[:, 0], worth[:, 1]
 
 
 class _Joint:
@@ -175,6 +194,7 @@ class _Joint:
     def __init__(self, classes: LinkClasses) -> None:
         self.version = classes.version
         self.size = max((1 << links.present.bit_length() for links in classes.all), default=1)
+        self.step = np.int32(self.size)
         length = (len(classes.all) + 1) * self.size
         self.sets = np.full(length, _UNKNOWN, dtype=np.uint32)
         self.sets[-self.size :] = 0  # the last are for nodes without a class, whose number is -1

@@ -143,7 +143,7 @@ class DeviceTable:
         """Make the choice for a placed pod firm: the binding will write it. None if the pod has no devices."""
         found = self._allocations.get(uid)
         if found is not None and not found.is_firm:
-            found = self._allocations[uid] = replace(found, is_firm=True)
+            found = self._allocations[uid] = found.firm()
         if found is not None:
             self._keep(uid, found)
         return found

@@ -8,17 +8,16 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import reduce
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gangline import BoolColumn, Changes, CodeColumn, NodeView, Reason, Rows, custom_resources
-from gangline_plugins.gpu.choosing import Floats
+from gangline_plugins.gpu.choosing import BestSets, Floats
 from gangline_plugins.gpu.device_sets import Masks
 from gangline_plugins.gpu.devices import DeviceTable
 from gangline_plugins.gpu.links import MOST_DEVICES
@@ -87,14 +86,19 @@ class DeviceLimits:
     """Whether plain requests, too, are served only by nodes that report their devices."""
 
 
-class Fits(NamedTuple):
-    """The verdicts with one entry per node; `gbps` and `kept` are valid where the code is 0."""
+@dataclass(slots=True, eq=False)
+class Fits:
+    """The verdicts with one entry per node, and how good the devices are that the pod would get where the code is 0.
+
+    Most filters need the verdicts alone, so the rest is worked out when it is asked for: while the columns are as they
+    were when the verdicts were computed.
+    """
 
     codes: CodeColumn
-    gbps: Floats
-    """GB/s of the slowest link among the devices that the pod would get."""
-    kept: Floats
-    """How whole the node's free devices remain without the pod's devices, 0 to 1."""
+    worth: Callable[[], tuple[Floats, Floats]]
+    """Computes the GB/s of the slowest link among those devices, and how whole the node's free devices remain without
+    them, 0 to 1. For shares of devices the latter is 1 where the devices have pods already.
+    """
 
 
 @dataclass(slots=True)
@@ -164,6 +168,7 @@ class Feasibility:
         """The verdicts on these nodes, computed anew."""
         c, index, limits = self._table.columns, nodes.index, self._limits
         unknown = ~c.known[index]
+        has_unknown = np.count_nonzero(unknown) > 0
         usable = c.healthy[index] | c.unknown[index] if limits.allow_unknown else c.healthy[index]
         if want.exclusivity == "MIG":
             fits = self._instances(want, nodes)
@@ -175,15 +180,17 @@ class Feasibility:
             fits = self._exclusive(want, nodes, usable)
         if want.implicit and want.exclusivity == "Exclusive":
             self._reinterpret(want, nodes, fits)
-        unusable = c.unusable[index]
-        first: list[_Verdict] = [(unknown & ~unusable, Why.UNREPORTED), (unusable, Why.UNUSABLE)]
+        first: list[_Verdict] = []
+        if has_unknown:  # as are the nodes with a report that cannot be used
+            unusable = c.unusable[index]
+            first += [(unknown & ~unusable, Why.UNREPORTED), (unusable, Why.UNUSABLE)]
         if want.selector:
             first.append((_unselected(want.selector, nodes), Why.SELECTOR))
         if not limits.allow_unknown:
             first.append((c.heartbeat[index] < self._oldest, Why.STALE))
         _overrule(fits.codes, first)
         self._judge_fabric(want.fabric, nodes, fits.codes)
-        if want.implicit and not limits.only_reported and np.count_nonzero(unknown):
+        if want.implicit and not limits.only_reported and has_unknown:
             one = c.mps[index] | (limits.one_replica & (c.replicas[index] > 1))  # as node labels say
             is_too_many = one & (want.count > 1) & (want.exclusivity in ("Exclusive", "Replicas"))
             now_open = np.where(c.lost[index] > self._latest, Why.UNREPORTED, 0)
@@ -214,22 +221,25 @@ class Feasibility:
         if not np.count_nonzero(pieces | instances):
             return
         instances = instances & ~pieces
+        gbps, kept = fits.worth()
         for mask, meaning in (
             (pieces, Want(want.count, "Replicas", implicit=True)),
             (instances, Want(want.count, "MIG", profile=ANY_PROFILE, implicit=True)),
         ):
             if mask.any():
                 there = self.evaluate(meaning, nodes.at(nodes.rows[mask]))
-                fits.codes[mask], fits.gbps[mask], fits.kept[mask] = there.codes, there.gbps, there.kept
+                fits.codes[mask] = there.codes
+                gbps[mask], kept[mask] = there.worth()
+        fits.worth = lambda: (gbps, kept)
 
     def _exclusive(self, want: Want, nodes: NodeView, usable: Masks) -> Fits:
         c, index = self._table.columns, nodes.index
         unmixed = ~c.mig[index]
         usable = usable & unmixed
         free = usable & ~c.busy[index]
-        sets, gbps, kept = self._look_up(want, nodes, free)
-        fits = Fits(np.zeros(len(nodes), dtype=np.uint8), gbps, kept)
-        failed = (sets == 0).nonzero()[0]
+        best = self._look_up(want, nodes, free)
+        fits = Fits(np.zeros(len(nodes), dtype=np.uint8), best.worth)
+        failed = (best.sets == 0).nonzero()[0]
         if len(failed):
             usable = usable[failed]
             verdicts = (
@@ -254,10 +264,14 @@ class Feasibility:
             memory = np.maximum(want.memory_mib, memory)
             large = usable & _mask(total >= memory)
         roomy = large & _mask((c.milli[index] >= milli) & (c.memory[index] >= memory)) & ~c.whole[index]
-        sets, gbps, _ = self._look_up(want, nodes, roomy)
-        begun, _, _ = self._look_up(want, nodes, roomy & c.busy[index])
-        fits = Fits(np.zeros(len(nodes), dtype=np.uint8), gbps, (begun != 0).astype(np.float32))
-        failed = (sets == 0).nonzero()[0]
+        best, begun = self._look_up(want, nodes, roomy), roomy & c.busy[index]
+
+        def worth() -> tuple[Floats, Floats]:
+            gbps, _ = best.worth()
+            return gbps, (self._look_up(want, nodes, begun).sets != 0).astype(np.float32)
+
+        fits = Fits(np.zeros(len(nodes), dtype=np.uint8), worth)
+        failed = (best.sets == 0).nonzero()[0]
         if len(failed):
             large = large[failed]
             verdicts = (
@@ -316,7 +330,7 @@ class Feasibility:
         numbers = self._table.columns.link_class[nodes.index][places]
         return ((~self._table.tables.has_any(numbers, masks, want.count, want.rule), Why.LINKS),)
 
-    def _look_up(self, want: Want, nodes: NodeView, masks: Masks) -> tuple[Masks, Floats, Floats]:
+    def _look_up(self, want: Want, nodes: NodeView, masks: Masks) -> BestSets:
         """The best sets within `masks`, each node by the table of its link class."""
         numbers = self._table.columns.link_class[nodes.index]
         return self._table.tables.look_up(numbers, masks, want.count, want.rule)
@@ -328,14 +342,16 @@ def _unselected(selector: Sequence[tuple[str, str]], nodes: NodeView) -> BoolCol
 
 
 def _empty(size: int) -> Fits:
-    return Fits(np.zeros(size, dtype=np.uint8), np.zeros(size, dtype=np.float32), np.ones(size, dtype=np.float32))
+    nothing_known = np.zeros(size, dtype=np.float32), np.ones(size, dtype=np.float32)
+    return Fits(np.zeros(size, dtype=np.uint8), lambda: nothing_known)
 
 
 def _overrule(codes: CodeColumn, verdicts: Sequence[_Verdict]) -> None:
     """Write verdicts over the codes; an earlier verdict takes precedence over a later one."""
     if len(codes) < _FEW:
         for mask, why in reversed(verdicts):
-            codes[mask] = why
+            if np.count_nonzero(mask):
+                codes[mask] = why
         return
     for mask, why in reversed(verdicts):
         if mask[mask.argmax()]:  # most verdicts apply to no node

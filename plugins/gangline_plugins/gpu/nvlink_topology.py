@@ -40,12 +40,12 @@ class NVLinkTopology:
         count for a single device, or if the claim ignores topology or spreads its devices.
         """
         want = cycle.read(WANT)
-        fits = cycle.read(FEASIBILITY).of(want, nodes)
-        whole = fits.kept.astype(np.float64)
+        gbps, kept = cycle.read(FEASIBILITY).of(want, nodes).worth()
+        whole = kept.astype(np.float64)
         fastest = self._classes.fastest
         if want.count < 2 or want.rule.mode == "Ignore" or want.rule.policy == "spread" or not fastest:
             whole *= 100.0
             return whole
         whole *= _WHOLENESS
-        whole += np.multiply(fits.gbps, _SPEED / fastest, dtype=np.float64)
+        whole += np.multiply(gbps, _SPEED / fastest, dtype=np.float64)
         return np.minimum(whole, 100.0, out=whole)

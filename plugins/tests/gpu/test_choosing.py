@@ -206,5 +206,5 @@ def test_nodes_of_several_kinds_are_looked_up_together_each_in_its_own_table() -
     before = tables.look_up(numbers, masks, 2, rule)
     numbers[1:] = interned(classes, devices("hgx-h100")).number
     after = tables.look_up(numbers, masks, 2, rule)
-    assert [before[0].tolist(), after[0].tolist()] == [[0b1100, 0, 0b1100], [0b1100, 0b0110, 0b0110]]
-    assert [before[1].tolist(), after[1].tolist()] == [[600, 0, 600], [600, 900, 900]]
+    assert [before.sets.tolist(), after.sets.tolist()] == [[0b1100, 0, 0b1100], [0b1100, 0b0110, 0b0110]]
+    assert [before.worth()[0].tolist(), after.worth()[0].tolist()] == [[600, 0, 600], [600, 900, 900]]
