@@ -282,6 +282,11 @@ class Ledger:
         entry = self._entries.get(claim.metadata.uid)
         return claim if entry is None or entry.claim is None else entry.claim
 
+    def shown(self, uid: str) -> model.ResourceClaim | None:
+        """The newest known state of the claim with this UID; None if the watch has not shown it, or it is gone."""
+        entry = self._entries.get(uid)
+        return None if entry is None else entry.claim
+
     def uses(self, pod: PodInfo) -> frozenset[str]:
         """The UIDs of the claims that a placed pod was placed with, and of those that are reserved for the pod."""
         return self._endings.claims_of(pod.uid).union(self._pods.get(pod.uid, ()))
