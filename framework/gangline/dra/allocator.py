@@ -51,9 +51,9 @@ class NodeVerdict:
     allocations: tuple[ResourceClaimAllocation, ...] | None = None
     """One for each claim, if there are devices for all."""
     error: str = ""
-    """Why the pod cannot be decided at all, whatever other nodes have."""
+    """Why the pod cannot be decided at all, whatever other nodes have; or that the search was given up on this node."""
     is_exhaustive: bool = True
-    """False if the search for devices was given up; `error` says so."""
+    """False if the search for devices was given up: other nodes may serve."""
 
 
 class Allocator:

@@ -17,7 +17,7 @@ from gangline.deadline import POD_SECONDS, Deadline
 from gangline.dra.allocator import Allocator, NodeVerdict, Order
 from gangline.dra.asking import read
 from gangline.dra.pools import PoolCondition
-from gangline.dra.questions import FIRST_TEXT, Question
+from gangline.dra.questions import FIRST_TEXT, GAVE_UP, Question
 from gangline.dra.reading import SHAREABLE
 from gangline.dra.selecting import Compile, Selectors, compile_selector, compile_with_lists
 from gangline.dra.sharing import Values
@@ -45,6 +45,8 @@ from gangline.state.node_view import Int64Column, NodeView, Rows
 from gangline.status import BoolColumn, CodeColumn
 
 NO_DEVICES = "cannot allocate all claims"
+TIMED_OUT = "timed out trying to allocate devices"
+"""What a node says on which the search was given up."""
 INVALID_POOLS = "invalid resource pools were encountered"
 """What a node without the devices says while some pool contradicts itself: this may be the reason."""
 _MOST_BYTES = 128 << 20
@@ -66,7 +68,7 @@ class Asked:
 class Devices:
     """The devices of a cluster, and what claims have of them."""
 
-    def __init__(self, nodes: Callable[[], NodeView]) -> None:
+    def __init__(self, nodes: Callable[[], NodeView], solver: Solver | None = None) -> None:
         self.changes = Changes()
         """The rows of nodes for which an answer may have changed."""
         self._nodes = nodes
@@ -85,7 +87,7 @@ class Devices:
         self._specs: BoundedCache[bytes, Asked] = BoundedCache(_MOST_SPEC_BYTES, lambda key, _: 10 * len(key) + 500)
         self._asked: Asked | None = None
         """What was asked last; most questions are asked several times in a row."""
-        self._solver = Solver()
+        self._solver = solver or Solver()
 
     # What changes
 
@@ -228,6 +230,8 @@ class Devices:
 
     def reason(self, asked: Asked, code: int, claims: Sequence[ResourceClaim]) -> str:
         """What a code says to someone who asks with these claims. Codes from FIRST_TEXT on are errors."""
+        if code == GAVE_UP:
+            return TIMED_OUT
         texts = self._texts.get(asked) or []
         number = code - FIRST_TEXT
         if 0 <= number < len(texts):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gangline.deadline import Deadline
-from gangline.dra.allocator import PodAllocator
+from gangline.dra.allocator import NodeVerdict, PodAllocator
 from gangline.dra.counting import FITS, OPEN, Outcomes
 from gangline.dra.sharing import Values
 from gangline.dra.table import SliceTable
@@ -15,7 +15,9 @@ from gangline.status import BoolColumn, CodeColumn
 
 FEW_DEVICES = 1
 """The code of a node that does not have the devices."""
-FIRST_TEXT = 2
+GAVE_UP = 2
+"""The code of a node whose search for the devices was given up; other nodes may serve."""
+FIRST_TEXT = 3
 """Codes from here on stand for errors: `texts[code - FIRST_TEXT]`."""
 _NOT_SEARCHED = 255
 _MOST_TEXTS = 250
@@ -102,7 +104,7 @@ class Question:
         for rows in self.pod.alike(nodes.rows[is_open]):
             deadline.check()
             refusal = self.pod.refusal(rows[0])
-            self._codes[rows] = 0 if refusal is None else self._code(refusal.error)
+            self._codes[rows] = 0 if refusal is None else self._code(refusal)
 
     def refresh(self, size: int) -> bool:
         """Count again where something has changed, for `size` rows of nodes; answers whether some nodes are open."""
@@ -147,10 +149,12 @@ class Question:
         self._room[index] = np.where(is_open, -1, counted.room)
         self._are_open = bool((self._codes == _NOT_SEARCHED).any())
 
-    def _code(self, error: str) -> int:
+    def _code(self, refusal: NodeVerdict) -> int:
+        if not refusal.is_exhaustive:
+            return GAVE_UP
+        error, texts = refusal.error, self._texts
         if not error:
             return FEW_DEVICES
-        texts = self._texts
         if error not in texts and len(texts) < _MOST_TEXTS:
             texts.append(error)
         return FIRST_TEXT + (texts.index(error) if error in texts else len(texts) - 1)

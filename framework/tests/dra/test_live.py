@@ -19,7 +19,8 @@ from gangline.dra import Allocator, Selectors, SliceTable, Standing, Usage, allo
 from gangline.dra import live as live_module
 from gangline.dra import table as table_module
 from gangline.dra.live import NO_DEVICES, Devices
-from gangline.dra.questions import FEW_DEVICES, FIRST_TEXT
+from gangline.dra.questions import FEW_DEVICES, FIRST_TEXT, GAVE_UP
+from gangline.dra.solving import Solver
 from gangline.errors import DeadlineExceeded
 from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
 from gangline.model.resource_slices import DeviceClass, ResourceSlice
@@ -339,6 +340,24 @@ def test_a_refusal_is_told_in_the_words_of_kube_scheduler() -> None:
     asked = devices.asked(CLAIMS[0])
     (code, *_) = devices.codes(asked, nodes).tolist()
     assert devices.reason(asked, code, ()) == NO_DEVICES
+
+
+def test_a_node_on_which_the_search_is_given_up_is_rejected_and_another_serves() -> None:
+    """On `a` counting cannot tell, and of the devices the last two agree; `b` has the two alone."""
+    few = [device(f"d{i}", attributes={"root": root}) for i, root in enumerate("xx")]
+    many = [device(f"d{i}", attributes={"root": root}) for i, root in enumerate("abcdefghijkxx")]
+    view = cluster([make_node(name) for name in "ab"]).nodes.view()
+    devices = Devices(lambda: view, Solver(most_steps=20))
+    devices.class_changed(None, device_class())
+    for name, some in (("a", many), ("b", few)):
+        devices.slice_changed(None, offer(f"s-{name}", some, pool=name, nodeName=name))
+    claims = [claim({"firstAvailable": [{"name": "two", **exactly(2)}]}, constraints=[{"matchAttribute": ROOT}])]
+    asked = devices.asked(claims)
+
+    codes = devices.codes(asked, view).tolist()
+
+    assert codes == [GAVE_UP, 0] and GAVE_UP < FIRST_TEXT
+    assert devices.reason(asked, GAVE_UP, claims) == "timed out trying to allocate devices"
 
 
 def test_room_is_how_many_such_claims_have_devices() -> None:
