@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gangline.deadline import Deadline
 from gangline.dra.asking import MOST_DEVICES, Alternative, Ask, read
 from gangline.dra.candidates import USABLE, Candidates
 from gangline.dra.counting import Counted, Counting, Outcomes
@@ -76,6 +78,10 @@ class Allocator:
         self.losses = Losses(standing, selectors.properties)
         self.units = Units(standing, self.losses)
         self._layout = DeviceLayout(standing)
+
+    def within(self, deadline: Deadline) -> AbstractContextManager[None]:
+        """In this block DeadlineExceeded is raised where selectors take longer; what is known by then is kept."""
+        return self._selectors.within(deadline)
 
     def ask(self, claims: Sequence[ResourceClaim]) -> PodAllocator:
         """What nodes have for the claims of a pod. Raises InvalidObject: no node can have anything for such claims."""

@@ -211,12 +211,13 @@ class Devices:
 
         Raises DeadlineExceeded, without a deadline after as long as a pod may take. What is known by then is kept.
         """
-        question = self._question(asked)
-        if question.refresh(len(nodes.whole)):
-            try:
-                question.search(nodes, deadline or Deadline(POD_SECONDS))
-            finally:
-                self._questions.measure(asked)
+        question, deadline = self._question(asked), deadline or Deadline(POD_SECONDS)
+        with self._current()[1].within(deadline):
+            if question.refresh(len(nodes.whole)):
+                try:
+                    question.search(nodes, deadline)
+                finally:
+                    self._questions.measure(asked)
         return question.codes(nodes)
 
     def may_have(self, asked: Asked, rows: Rows) -> BoolColumn:
@@ -242,11 +243,13 @@ class Devices:
     def allocate(
         self, asked: Asked, claims: Sequence[ResourceClaim], row: int, order: Order = "upstream"
     ) -> NodeVerdict:
-        """What the node of a row has for these claims, device by device. Raises InvalidObject.
+        """What the node of a row has for these claims, device by device. Raises InvalidObject and DeadlineExceeded.
 
         `claims` ask for what `asked` says.
         """
-        verdict = self._question(asked).pod.on(row, self._nodes().name_of(row), claims, order)
+        question = self._question(asked)
+        with self._current()[1].within(Deadline(POD_SECONDS)):
+            verdict = question.pod.on(row, self._nodes().name_of(row), claims, order)
         return replace(verdict, error=_named(verdict.error, claims)) if verdict.error else verdict
 
     def room(self, asked: Asked, nodes: NodeView) -> Int64Column | None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from gangline.deadline import Deadline
 from gangline.dra.allocator import NodeVerdict, PodAllocator
-from gangline.dra.counting import FITS, OPEN, Outcomes
+from gangline.dra.counting import FITS, OPEN, Counted, Outcomes
 from gangline.dra.sharing import Values
 from gangline.dra.table import SliceTable
 from gangline.state.changes import Changes
@@ -117,14 +117,14 @@ class Question:
         if position == self._position and size == known:
             return
         rows = _changed(touched, self._position, known, size)
-        if rows is None:
-            self._codes, self._room = np.zeros(size, dtype=np.uint8), np.zeros(size, dtype=np.int64)
-            self._count(None)
-        elif len(rows):
-            if size > known:
+        if rows is None or len(rows):
+            counted = self.pod.counted(size, rows)  # where that takes too long, nothing has changed
+            if rows is None:
+                self._codes, self._room = np.zeros(size, dtype=np.uint8), np.zeros(size, dtype=np.int64)
+            elif size > known:
                 self._codes = np.concatenate([self._codes, np.zeros(size - known, dtype=np.uint8)])
                 self._room = np.concatenate([self._room, np.zeros(size - known, dtype=np.int64)])
-            self._count(rows)
+            self._write(rows, counted)
         self._position = position
 
     def _refresh_bare(self) -> None:
@@ -136,13 +136,13 @@ class Question:
         if rows is None:
             self._bare = self.pod.counted(size, None, True).outcomes
         elif len(rows):
+            outcomes = self.pod.counted(size, rows, True).outcomes
             self._bare = np.concatenate([self._bare, np.zeros(size - known, dtype=np.int8)])
-            self._bare[rows] = self.pod.counted(size, rows, True).outcomes
+            self._bare[rows] = outcomes
         self._moved = moved.position
 
-    def _count(self, rows: Rows | None) -> None:
-        """Count the nodes in these rows again, or all."""
-        counted = self.pod.counted(len(self._codes), rows)
+    def _write(self, rows: Rows | None, counted: Counted) -> None:
+        """Write down what counting says of the nodes in these rows, or of all."""
         index = slice(None) if rows is None else rows
         is_open = counted.outcomes == OPEN
         self._codes[index] = np.where(is_open, _NOT_SEARCHED, counted.outcomes != FITS)

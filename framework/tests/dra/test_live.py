@@ -393,6 +393,46 @@ def test_what_is_searched_before_the_deadline_is_not_searched_again() -> None:
     assert (codes == 0).tolist()[: len(NODES)] == [False, False, True, True]
 
 
+UNLIKE = [offer(f"s-{node}", [device("d", attributes={"uuid": node})], pool=node, nodeName=node) for node in NODES]
+"""Devices of which an expression that reads the uuid finds no two alike."""
+LAST = {"cel": {"expression": f'device.attributes["{GPU}"].uuid == "d"'}}
+
+
+def stepping(seconds: float) -> Deadline:
+    """A deadline by a clock that goes on a second with each look."""
+    times = iter(range(100))
+    return Deadline(seconds, lambda: float(next(times)))
+
+
+def test_selectors_that_take_long_end_with_the_deadline_and_go_on_where_they_ended() -> None:
+    devices, nodes = live(UNLIKE, NODES)
+    asked = devices.asked([claim(exactly(selectors=[LAST]))])
+
+    for _ in range(3):
+        with pytest.raises(DeadlineExceeded):
+            devices.codes(asked, nodes, stepping(1.5))  # each evaluates one of four kinds
+
+    assert devices.codes(asked, nodes, stepping(1.5)).tolist()[: len(NODES)] == [FEW_DEVICES] * 3 + [0]
+
+
+def test_a_change_of_the_nodes_after_a_deadline_has_passed_leaves_no_half_answer() -> None:
+    names = list(NODES)
+    cache = cluster([make_node(name) for name in names])
+    devices = Devices(lambda: cache.nodes.view())
+    devices.class_changed(None, device_class())
+    for each in UNLIKE[:3]:
+        devices.slice_changed(None, each)
+    asked = devices.asked([claim(exactly(selectors=[LAST]))])
+    with pytest.raises(DeadlineExceeded):
+        devices.codes(asked, cache.nodes.view(), stepping(0.5))
+    assert devices.codes(asked, cache.nodes.view()).tolist()[:3] == [FEW_DEVICES] * 3
+    devices.slice_changed(None, UNLIKE[3])
+    with pytest.raises(DeadlineExceeded):
+        devices.codes(asked, cache.nodes.view(), stepping(0.5))
+
+    assert devices.codes(asked, cache.nodes.view()).tolist()[:4] == [FEW_DEVICES] * 3 + [0]
+
+
 def test_what_one_node_takes_of_shared_counters_is_not_left_for_another() -> None:
     devices, nodes = live(shared_counters(), "abc")
     claims = CLAIMS[0]

@@ -19,7 +19,7 @@ import asyncio
 import itertools
 from collections.abc import Callable
 
-from gangline import Handle, InvalidObject, NodeView, PodClass, PodInfo, State, model, resources
+from gangline import DeadlineExceeded, Handle, InvalidObject, NodeView, PodClass, PodInfo, State, model, resources
 from gangline.dra.live import Devices
 from gangline_plugins.default_preemption.levels import PriorityLevels
 from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, PodClaims, is_made_for, uses_claims
@@ -219,11 +219,11 @@ class Ledger:
         return found or self.solve(pod, claims, row)
 
     def solve(self, pod: PodInfo, claims: Claims, row: int) -> tuple[Allocation, ...] | None:
-        """What the node of a row has for claims of a pod without devices; None if it has not enough."""
+        """What the node of a row has for claims of a pod without devices; None if that is too little, or takes long."""
         order = self.orders.of(pod.scheduler_name)
         try:
             return self.devices.allocate(self.devices.asked(claims), claims, row, order).allocations
-        except InvalidObject:
+        except (InvalidObject, DeadlineExceeded):
             return None
 
     # What is known of a claim
