@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from gangline.deadline import POD_SECONDS, Deadline
-from gangline.dra.allocator import Allocator, NodeVerdict, Order
+from gangline.dra.allocator import Allocator, NodeVerdict, Order, SharedOn
 from gangline.dra.asking import read
 from gangline.dra.pools import PoolCondition
 from gangline.dra.questions import FIRST_TEXT, GAVE_UP, Question
@@ -241,16 +241,31 @@ class Devices:
         return INVALID_POOLS if any(pool.condition is PoolCondition.INVALID for pool in pools) else NO_DEVICES
 
     def allocate(
-        self, asked: Asked, claims: Sequence[ResourceClaim], row: int, order: Order = "upstream"
+        self,
+        asked: Asked,
+        claims: Sequence[ResourceClaim],
+        row: int,
+        order: Order = "upstream",
+        shared_on: SharedOn | None = None,
     ) -> NodeVerdict:
         """What the node of a row has for these claims, device by device. Raises InvalidObject and DeadlineExceeded.
 
-        `claims` ask for what `asked` says.
+        `claims` ask for what `asked` says. Those in `shared_on`, by number, get devices that all its nodes may use.
         """
         question = self._question(asked)
         with self._current()[1].within(Deadline(POD_SECONDS)):
-            verdict = question.pod.on(row, self._nodes().name_of(row), claims, order)
+            verdict = question.pod.on(row, self._nodes().name_of(row), claims, order, shared_on)
         return replace(verdict, error=_named(verdict.error, claims)) if verdict.error else verdict
+
+    def reached(self, asked: Asked, nodes: NodeView) -> tuple[list[BoolColumn], BoolColumn]:
+        """By node of the view: the sets of nodes that may use one free device together, and who has one of its own.
+
+        Raises InvalidObject and DeadlineExceeded.
+        """
+        question = self._question(asked)
+        with self._current()[1].within(Deadline(POD_SECONDS)):
+            sets, alone = question.pod.reached(len(nodes.whole))
+        return [each[nodes.index] for each in sets], alone[nodes.index]
 
     def room(self, asked: Asked, nodes: NodeView) -> Int64Column | None:
         """At most how many pods with own claims of this kind fit on each node; None if that is not known."""

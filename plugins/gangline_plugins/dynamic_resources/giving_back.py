@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from gangline import Handle, NodeView, PodInfo, model, node_selection
+from gangline import GroupAttempt, Handle, NodeView, PodInfo, model, node_selection
 from gangline_plugins.dynamic_resources.binding import ClaimBinding
 from gangline_plugins.dynamic_resources.claims import Claims
 from gangline_plugins.dynamic_resources.ledger import Ledger
+from gangline_plugins.dynamic_resources.needing import left_for_group, left_for_pod
 from gangline_plugins.dynamic_resources.readiness import Readiness
+
+DROPPED = "deletion of ResourceClaim completed"
+GIVEN_BACK = "deallocation of ResourceClaim completed"
 
 
 class GivingBack:
@@ -45,6 +49,24 @@ class GivingBack:
         reserved = {each.uid for each in claim.status.reserved_for} & waiting
         uids = reserved | {self._ledger.references.reserved_as(pod, claim)}
         self._handle.spawn(partial(self._binding.deallocate, claim, sorted(uids)))
+
+    def for_gang(self, attempt: GroupAttempt) -> str:
+        """Give back what earlier attempts have left to members without a node; says what was done, or ""."""
+        found = [(pod, left) for pod in attempt.pods if (left := self._ledger.extended.there(pod)) and pod.row < 0]
+        for pod, left in found:
+            self.drop(pod, left)
+        if found:
+            return DROPPED
+        for pod in attempt.pods if self._ledger.references.has_groups else ():
+            for claim in left_for_group(self._ledger, pod):
+                self.give_back(pod, claim)
+                return GIVEN_BACK
+        is_stuck, waiting = False, frozenset(pod.uid for pod in attempt.pods if pod.row < 0)
+        for pod in attempt.pods:
+            for claim in left_for_pod(self._ledger, pod, waiting, self.is_lost):
+                self.give_back(pod, claim, waiting)
+                is_stuck = True
+        return GIVEN_BACK if is_stuck else ""
 
     def drop(self, pod: PodInfo, left: Claims) -> None:
         """Delete the claims for extended resources that an earlier attempt has left behind."""

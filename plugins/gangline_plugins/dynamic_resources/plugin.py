@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -23,8 +23,10 @@ from gangline import (
     Int64Column,
     InvalidObject,
     NodeView,
+    Placement,
     PodInfo,
     Reason,
+    Rows,
     ScoreColumn,
     StateKey,
     Status,
@@ -53,18 +55,17 @@ from gangline_plugins.dynamic_resources.claims import (
     uses_claims,
 )
 from gangline_plugins.dynamic_resources.extended import is_extended, pod_of
-from gangline_plugins.dynamic_resources.giving_back import GivingBack
+from gangline_plugins.dynamic_resources.giving_back import DROPPED, GIVEN_BACK, GivingBack
 from gangline_plugins.dynamic_resources.judging import ELSEWHERE, FIRST_ERROR, OTHERS_HAVE, Judge, Need
 from gangline_plugins.dynamic_resources.ledger import ledger
-from gangline_plugins.dynamic_resources.needing import Needs, is_full, left_for_group, left_for_pod
+from gangline_plugins.dynamic_resources.needing import Needs, is_full
 from gangline_plugins.dynamic_resources.orders import BEST
 from gangline_plugins.dynamic_resources.preferring import has_alternatives, most, preference
 from gangline_plugins.dynamic_resources.readiness import Readiness
 from gangline_plugins.dynamic_resources.referring import POD_GROUPS, say_unless_served
+from gangline_plugins.dynamic_resources.sharing import SharedClaims
 
 _UNHELPED = "no new claims to deallocate"
-_DROPPED = "deletion of ResourceClaim completed"
-_GIVEN_BACK = "deallocation of ResourceClaim completed"
 
 
 _NEED: StateKey[Need] = StateKey("DynamicResources need")
@@ -108,6 +109,7 @@ class DynamicResources:
         self._extended.served.give_out_in(handle)
         handle.state.shared(ClaimProfiles).add(handle.profile, handle.state)
         self._order = args.allocation_order
+        self._shared = SharedClaims(self._ledger, self._needs, self._order)
         self._ledger.orders.add(handle.profile, args.allocation_order, handle.state)
         self._filter_timeout = float(args.filter_timeout)
         self.reads_own = (self._devices.changes,)
@@ -259,7 +261,7 @@ class DynamicResources:
     def capacity(self, cycle: Cycle, nodes: NodeView) -> Int64Column | None:
         """At most how many pods with such claims of their own the free devices of each node suffice for."""
         need = cycle.get(_NEED)
-        return None if need is None or need.named else self._judge.room(need, nodes)
+        return None if need is None or not (need.own or need.pod) else self._judge.room(need, nodes)
 
     @hookimpl
     def post_filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis) -> Status | None:
@@ -271,13 +273,18 @@ class DynamicResources:
             return unschedulable(_UNHELPED)
         if need.left:
             self._giving_back.drop(pod, need.left)
-            return unschedulable(_DROPPED)
+            return unschedulable(DROPPED)
         for claim in need.named:
             newest = self._ledger.newest(claim)
             if self._giving_back.is_in_the_way(pod, newest, nodes):
                 self._giving_back.give_back(pod, newest)
-                return unschedulable(_GIVEN_BACK)
+                return unschedulable(GIVEN_BACK)
         return unschedulable("still not schedulable")
+
+    @hookimpl
+    def placement_narrow(self, attempt: GroupAttempt, placement: Placement, nodes: NodeView) -> Iterable[Rows] | None:
+        """Where members share a claim without devices: nodes that may use one of its devices together."""
+        return self._shared.parts(attempt, placement, nodes)
 
     @hookimpl
     def pod_group_concede(self, attempt: GroupAttempt) -> AbstractContextManager[None] | None:
@@ -290,21 +297,8 @@ class DynamicResources:
         """Give back what earlier attempts have left behind: claims for extended resources, devices of PodGroups, and
         devices of members, which may keep the gang from the nodes that have room by now.
         """
-        found = [(pod, left) for pod in attempt.pods if (left := self._extended.there(pod)) and pod.row < 0]
-        for pod, left in found:
-            self._giving_back.drop(pod, left)
-        if found:
-            return unschedulable(_DROPPED)
-        for pod in attempt.pods if self._ledger.references.has_groups else ():
-            for claim in left_for_group(self._ledger, pod):
-                self._giving_back.give_back(pod, claim)
-                return unschedulable(_GIVEN_BACK)
-        is_stuck, waiting = False, frozenset(pod.uid for pod in attempt.pods if pod.row < 0)
-        for pod in attempt.pods:
-            for claim in left_for_pod(self._ledger, pod, waiting, self._giving_back.is_lost):
-                self._giving_back.give_back(pod, claim, waiting)
-                is_stuck = True
-        return unschedulable(_GIVEN_BACK) if is_stuck else None
+        done = self._giving_back.for_gang(attempt)
+        return unschedulable(done) if done else None
 
     @hookimpl
     def pre_score(self, cycle: Cycle) -> Status | None:
