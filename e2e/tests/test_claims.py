@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gangline_e2e.claims import counting, extending, pooling, selecting
+from gangline_e2e.claims import attaching, counting, extending, pooling, selecting
 from gangline_e2e.claims.building import Created, Decided, Story
 from gangline_e2e.claims.replaying import replay
 from gangline_e2e.claims.telling import Outcome, prepare, tell
@@ -25,7 +25,7 @@ from gangline_e2e.scheduler import Gangline, configuration, profile
 from gangline_e2e.workloads import Manifest, Manifests
 
 USER = "system:kube-scheduler"
-TOGETHER = (*counting.STORIES, *selecting.STORIES, *pooling.STORIES, *extending.STORIES)
+TOGETHER = (*counting.STORIES, *selecting.STORIES, *pooling.STORIES, *extending.STORIES, *attaching.STORIES)
 STORIES: Mapping[str, Story] = {story.name: story for story in (*TOGETHER, *pooling.ALONE)}
 Outcomes = Mapping[str, Outcome]
 
