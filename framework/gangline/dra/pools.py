@@ -42,7 +42,7 @@ class Reach:
     def mask(self, size: int) -> BoolColumn:
         """The nodes among the first `size` rows."""
         found = np.full(size, self.is_inverted, dtype=np.bool_)
-        found[[row for row in self.rows if row < size]] = not self.is_inverted
+        found[list(self.rows)] = not self.is_inverted
         return found
 
 

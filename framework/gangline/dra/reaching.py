@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline.dra.candidates import USABLE, Candidates
+from gangline.dra.pools import Reach
 from gangline.dra.rows import RowNumbers
 from gangline.dra.table import SEVERAL
 from gangline.status import BoolColumn
@@ -26,6 +27,9 @@ class Reaching:
     def __init__(self, candidates: Candidates) -> None:
         self._candidates = candidates
         self._table = candidates.table
+        self._masks: dict[int, BoolColumn] = {}
+        """By number of a slice: the nodes that see it, as the table was at `_position`."""
+        self._position = -1, 0
 
     def sets(self, size: int) -> list[BoolColumn]:
         """The sets of the first `size` nodes that may use a free device together, in the order of the devices.
@@ -59,17 +63,16 @@ class Reaching:
 
     def reaches_all(self, rows: RowNumbers, nodes: NDArray[np.intp]) -> BoolColumn:
         """For each of some rows of the table: whether all of these nodes may use the device."""
-        table, size = self._table, int(nodes.max(initial=-1)) + 1
+        table, wanted = self._table, nodes.tolist()
         found: BoolColumn = np.isin(table.node[rows], nodes) & (len(nodes) == 1)
         known: dict[int, bool] = {}
         for at in np.flatnonzero(table.node[rows] == SEVERAL).tolist():
             row = int(rows[at])
             number = table.slice_of[row]
             if number not in known:
-                known[number] = bool(self._seen(number, size)[nodes].all())
-            found[at] = known[number] and (
-                not table.slices[number].spec.per_device_node_selection or table.reach_of(row).mask(size)[nodes].all()
-            )
+                seen = self._seen_by(number)
+                known[number] = all(any(node in reach for reach in seen) for node in wanted)
+            found[at] = known[number] and all(table.reaches(row, node) for node in wanted)
         return found
 
     def _free(self) -> BoolColumn:
@@ -85,9 +88,14 @@ class Reaching:
         return *min(each.pool.order for each in placed), self._table.slices[number].metadata.name
 
     def _seen(self, number: int, size: int) -> BoolColumn:
-        """The nodes that see a slice as one with devices for them."""
-        found: BoolColumn = np.zeros(size, dtype=np.bool_)
-        for placed in self._table.placed_with[number]:
-            if number in placed.pool.slices:
-                found |= placed.pool.reach.mask(size)
-        return found
+        """The first `size` nodes that see a slice as one with devices for them."""
+        position = self._table.moved.position, size
+        if position != self._position:
+            self._masks, self._position = {}, position
+        if number not in self._masks:
+            self._masks[number] = np.logical_or.reduce([each.mask(size) for each in self._seen_by(number)])
+        return self._masks[number]
+
+    def _seen_by(self, number: int) -> list[Reach]:
+        placed = self._table.placed_with[number]
+        return [each.pool.reach for each in placed if number in each.pool.slices]

@@ -65,24 +65,26 @@ class SharedClaims:
 
     def _sets(self, attempt: GroupAttempt, claims: Claims, rows: Rows, nodes: NodeView) -> list[BoolColumn]:
         """For each set of nodes that may use devices of all claims: which of the rows are in it."""
-        found = [np.ones(len(rows), dtype=np.bool_)]
+        found, devices, room = [np.ones(len(rows), dtype=np.bool_)], self._ledger.devices, _room(attempt, rows)
         for claim in claims:
             try:
-                sets, alone = self._ledger.devices.reached(self._ledger.devices.asked([claim]), nodes)
+                sets, alone = devices.reached(devices.asked([claim]), nodes.at(rows))
             except (InvalidObject, DeadlineExceeded):
                 return []
-            place = np.full(len(nodes.whole), -1, dtype=np.intp)
-            place[nodes.rows] = np.arange(len(nodes))
-            at = place[rows]
-            single = np.flatnonzero(alone[at] & (_room(attempt, rows) >= attempt.fewest))[:_MOST_SETS]
-            each = [mask[at] for mask in sets] + [np.arange(len(rows)) == number for number in single.tolist()]
-            found = _different(before & mask for before in found for mask in each)
+            single = np.flatnonzero(alone & (room >= attempt.fewest))  # there the filters have found enough devices
+            if self._order == BEST:
+                single = single[np.argsort(room[single], kind="stable")]
+            of_one = [np.arange(len(rows)) == number for number in single[:_MOST_SETS].tolist()]
+            found = _different(attempt, (before & mask for before in found for mask in (*sets, *of_one)))
         return found
 
     def _ranked(self, attempt: GroupAttempt, sets: list[BoolColumn], rows: Rows) -> list[BoolColumn]:
         room, wanted = _room(attempt, rows), len(attempt.pods)
         ranked = []
         for number, mask in enumerate(sets):
+            attempt.deadline.check()
+            if room[mask].sum() < attempt.fewest:
+                continue
             held = sum(min(int(role.capacity[rows[mask]].sum()), len(role.pods)) for role in attempt.roles)
             if held >= attempt.fewest:
                 tightness = int(room[mask].sum()) if self._order == BEST else 0
@@ -98,10 +100,11 @@ def _room(attempt: GroupAttempt, rows: Rows) -> Rows:
     return found
 
 
-def _different(sets: Iterable[BoolColumn]) -> list[BoolColumn]:
-    """Some sets of rows that are not empty, each once."""
+def _different(attempt: GroupAttempt, sets: Iterable[BoolColumn]) -> list[BoolColumn]:
+    """Some sets of rows that are not empty, each once. Raises DeadlineExceeded."""
     found: dict[bytes, BoolColumn] = {}
     for mask in sets:
+        attempt.deadline.check()
         if mask.any():
             found.setdefault(mask.tobytes(), mask)
         if len(found) >= _MOST_ALL:
