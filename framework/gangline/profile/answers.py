@@ -71,7 +71,7 @@ def identity_of(asked: Sequence[Identity], pod: PodInfo, annotations: Mapping[st
             if answer is not None:  # what cannot be compared would fail where nobody knows whose it is
                 hash(answer)
                 bool(answer == answer)
-        except BaseException as error:  # nothing that a plugin raises goes further
+        except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
             raise identity.failures.raised(identity.name, "identity", error) from cause_of(error)
         said.append(answer)
     return said
@@ -169,14 +169,14 @@ def _one_by_one(impl: Implementation, point: str, offered: Iterable[Any]) -> Gen
                 found = next(left)
             except StopIteration:
                 return
-            except BaseException as error:  # nothing that a plugin raises goes further
+            except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
                 raise impl.failures.raised(impl.name, point, error) from cause_of(error)
             yield found
     finally:
         if isinstance(left, Generator):
             try:
                 left.close()
-            except BaseException as error:
+            except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
                 raise impl.failures.raised(impl.name, point, error) from cause_of(error)
 
 
