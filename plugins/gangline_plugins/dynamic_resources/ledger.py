@@ -286,8 +286,7 @@ class Ledger:
 
     def shown(self, uid: str) -> model.ResourceClaim | None:
         """The newest known state of the claim with this UID; None if the watch has not shown it, or it is gone."""
-        entry = self._entries.get(uid)
-        return None if entry is None else entry.claim
+        return self._entries[uid].claim if uid in self._entries else None
 
     def uses(self, pod: PodInfo) -> frozenset[str]:
         """The UIDs of the claims that a placed pod was placed with, and of those that are reserved for the pod."""

@@ -136,7 +136,7 @@ class DynamicResources:
             on("resourceslices", Action.ADD | Action.UPDATE | Action.DELETE, self._has_its_claims),
             on("deviceclasses", Action.ADD | Action.UPDATE, self._has_its_claims),
             on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL, self._has_its_claims),
-            on("nodes", Action.UPDATE_NODE_ALLOCATABLE, self._requests_what_is_served),
+            on("nodes", Action.UPDATE_NODE_ALLOCATABLE, lambda pod, *_: bool(self._extended.served.of(pod.cls))),
             on("namespaces", Action.UPDATE),
             on("pods", Action.DELETE, lambda pod, old, new: old is None or self._concerns(old)),
             on(TAKEN_BACK, Action.UPDATE_OTHER),
@@ -159,10 +159,6 @@ class DynamicResources:
             return claim.metadata.name in names_of(pod)
         except ClaimProblem:
             return True
-
-    def _requests_what_is_served(self, pod: PodInfo, old: object, new: object) -> bool:
-        """Whether device plugins may serve what the pod requests, instead of devices."""
-        return bool(self._extended.served.of(pod.cls))
 
     def _concerns(self, pod: PodInfo) -> bool:
         """Whether the pod has claims, or requests resources that devices serve."""
