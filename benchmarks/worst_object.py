@@ -33,7 +33,13 @@ from gangline.deciding.group_decisions import GroupDecision
 from gangline.deciding.group_search import GroupSearch
 from gangline.deciding.scheduling import Decision, decide
 from gangline.groups import Groups
-from gangline.kube.resources import GPU_NODE_STATUSES, SCHEDULER_PLUGINS_POD_GROUPS
+from gangline.kube.resources import (
+    DEVICE_CLASSES,
+    GPU_NODE_STATUSES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    SCHEDULER_PLUGINS_POD_GROUPS,
+)
 from gangline.process.memory import keep_memory, settle_memory
 from gangline.profile.assembly import judging_runtimes
 from gangline.profile.runtime import Runtime
@@ -51,6 +57,7 @@ IMAGES = 50
 GROUP = "scheduling.x-k8s.io/pod-group"
 SPINE, LEAF = "topology.gangline.dev/spine", "topology.gangline.dev/leaf"
 PROFILE = "gpu-scheduler"
+DRIVER = "gpu.example.com"
 LWS = "leaderworkerset.sigs.k8s.io"
 
 
@@ -204,6 +211,28 @@ def _everything() -> dict[str, Any]:
     }
 
 
+def costly_claim(bench: Bench) -> list[model.Pod]:
+    """A claim with an expression that takes long for each device, and finds no two devices alike."""
+    for name in bench.cache.nodes.names:
+        offered = [
+            model.Device(f"gpu-{n}", attributes={"uuid": model.DeviceAttribute(string=f"{name}-{n}")}) for n in range(8)
+        ]
+        made = model.ResourceSliceSpec(
+            driver=DRIVER, pool=model.ResourcePool(name, 1, 1), node_name=name, devices=offered
+        )
+        bench.cache.store(RESOURCE_SLICES).upsert(model.ResourceSlice(model.ObjectMeta(name), made))
+    bench.cache.store(DEVICE_CLASSES).upsert(model.DeviceClass(model.ObjectMeta("gpu"), model.DeviceClassSpec()))
+    expression = f'device.attributes["{DRIVER}"].uuid != "" && x0 != x1 + 100'
+    for n in range(5):  # one level more is over the limit of cost
+        expression = f"[0,1,2,3,4,5,6,7,8,9].all(x{n}, {expression})"
+    selector = model.DeviceSelector(model.CelDeviceSelector(expression))
+    request = model.DeviceRequest("gpu", model.ExactDeviceRequest("gpu", [selector], "ExactCount", 1))
+    metadata = model.ObjectMeta("costly", "default", uid="costly")
+    spec = model.ResourceClaimSpec(model.DeviceClaim([request]))
+    bench.cache.store(RESOURCE_CLAIMS).upsert(model.ResourceClaim(metadata, spec))
+    return [pod(resource_claims=[model.PodResourceClaim("gpu", "costly")])]
+
+
 def gang(bench: Bench, members: list[model.Pod], name: str = "gang") -> list[model.Pod]:
     """The members, of a group that needs all of them."""
     meta = model.ObjectMeta(name=name, namespace="default", uid=f"group-{name}")
@@ -295,6 +324,7 @@ OBJECTS: dict[str, Callable[[Bench], Iterable[model.Pod]]] = {
     "host ports": lambda bench: [pod(containers=[model.Container("main", "main:1", ports=_ports())])],
     "volumes": lambda bench: [pod(volumes=_volumes())],
     "256 of each": lambda bench: [pod(**_everything())],
+    "claim, a costly expression": costly_claim,
     "9,000 GPUs": lambda bench: [pod(gpus=9000)],
     "2^52 GPUs": lambda bench: [pod(gpus=2**52)],
     "2^52 GPUs on a node": lambda bench: [pod(gpus=2**52, node="node-00001")],

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gangline_e2e.claims import counting, extending, pooling, selecting
+from gangline_e2e.claims import attaching, counting, extending, pooling, selecting
 from gangline_e2e.claims.building import Created, Decided, Story
 from gangline_e2e.claims.replaying import replay
 from gangline_e2e.claims.starting import USER, start_kube_scheduler
@@ -24,7 +24,7 @@ from gangline_e2e.isolation import isolated
 from gangline_e2e.scheduler import Gangline, configuration, profile
 from gangline_e2e.workloads import Manifest, Manifests
 
-TOGETHER = (*counting.STORIES, *selecting.STORIES, *pooling.STORIES, *extending.STORIES)
+TOGETHER = (*counting.STORIES, *selecting.STORIES, *pooling.STORIES, *extending.STORIES, *attaching.STORIES)
 STORIES: Mapping[str, Story] = {story.name: story for story in (*TOGETHER, *pooling.ALONE)}
 Outcomes = Mapping[str, Outcome]
 

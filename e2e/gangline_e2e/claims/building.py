@@ -64,7 +64,15 @@ class Changed:
     subresource: str = ""
 
 
-Step = Created | Decided | Deleted | Changed
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A step: it is waited until a claim has a device."""
+
+    name: str
+    device: str
+
+
+Step = Created | Decided | Deleted | Changed | Given
 
 
 @dataclass(frozen=True, slots=True)

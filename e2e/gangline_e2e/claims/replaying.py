@@ -56,9 +56,11 @@ def replay(story: Story, outcome: Outcome) -> Iterator[Question]:
                 _put(there, story.told(step.manifest))
             case Decided():
                 yield question(step.name[1:])
+            case Deleted() if step.kind in LISTS:
+                del there[step.kind, story.told(step.name)]
             case Deleted():
                 allocated = {key: each for key, each in allocated.items() if not key.startswith(f"{step.name[1:]}/")}
-            case Changed():
+            case Changed() if step.kind in LISTS:
                 old = there[step.kind, story.told(step.name)]
                 old["spec"].update(story.told(step.patch)["spec"])
 

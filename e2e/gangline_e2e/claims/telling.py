@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gangline_e2e.api import Api
-from gangline_e2e.claims.building import API, Changed, Created, Decided, Deleted, Step, Story
+from gangline_e2e.claims.building import API, Changed, Created, Decided, Deleted, Given, Step, Story
 from gangline_e2e.errors import WaitedTooLong
 from gangline_e2e.workloads import Manifest, Manifests
 
@@ -85,6 +85,20 @@ async def _take(api: Api, story: Story, step: Step, outcome: Outcome) -> None:
         case Changed():
             path = f"{_collection(api, step.kind)}/{story.told(step.name)}"
             await api.merge(f"{path}/{step.subresource}" if step.subresource else path, story.told(step.patch))
+        case Given():
+            await _devices(api, story, step)
+
+
+async def _devices(api: Api, story: Story, step: Given) -> None:
+    """Wait until a claim has a device; a claim that gets another one makes later steps fail."""
+    path = f"{_collection(api, 'ResourceClaim')}/{story.told(step.name)}"
+
+    async def has_it() -> bool:
+        allocation = (await api.get(path)).get("status", {}).get("allocation") or {}
+        return any(each["device"] == step.device for each in allocation.get("devices", {}).get("results", []))
+
+    with suppress(WaitedTooLong):
+        await api.until(has_it, f"{step.name} has {step.device}", DECIDED_S)
 
 
 async def _decision(api: Api, story: Story, pod: str, expected: Created | Decided, outcome: Outcome) -> None:

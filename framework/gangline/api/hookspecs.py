@@ -22,7 +22,7 @@ from gangline.api.hints import EventHint
 from gangline.api.placement import Placement
 from gangline.api.pod_group import GroupAttempt
 from gangline.api.proposal import Proposal
-from gangline.state.node_view import Int64Column, NodeView
+from gangline.state.node_view import Int64Column, NodeView, Rows
 from gangline.state.pods import PodInfo
 from gangline.status import CodeColumn, Narrow, ScoreColumn, Status
 
@@ -194,6 +194,16 @@ class Hooks:
         """How good a placement of a whole group is, 0..100. Called for each placement of a tier that has the room."""
 
     @hookspec
+    def placement_narrow(self, attempt: GroupAttempt, placement: Placement, nodes: NodeView) -> Iterable[Rows] | None:
+        """Smaller sets of nodes within a placement, if members share what not all of its nodes can use together.
+
+        Called for each placement before it is tried, until a plugin answers. The group is tried on each of these sets
+        in turn; on the whole placement if there are none. None means no opinion. While a set is tried, a generator
+        stands where it yields the set: what it sets up for the members it can undo when it goes on or is closed. Other
+        pods are decided meanwhile.
+        """
+
+    @hookspec
     def pod_group_concede(self, attempt: GroupAttempt) -> AbstractContextManager[None] | None:
         """No placement holds the group as its members prefer. Called only then, for every plugin with this hook.
 
@@ -229,5 +239,13 @@ POINTS = (
     "pod_group_post_filter",
 )
 """The extension points for which a profile lists plugins."""
-UNLISTED = ("pre_cycle", "post_enqueue", "post_reject", "unreserve", "pre_bind_pre_flight", "pod_group_concede")
+UNLISTED = (
+    "pre_cycle",
+    "post_enqueue",
+    "post_reject",
+    "unreserve",
+    "pre_bind_pre_flight",
+    "placement_narrow",
+    "pod_group_concede",
+)
 """The extension points at which every plugin of a profile is called that has the method."""

@@ -51,6 +51,7 @@ NOT_LISTED = (
     "normalize_score",
     "unreserve",
     "pre_bind_pre_flight",
+    "placement_narrow",
     "pod_group_concede",
 )
 """The hooks for which a profile lists no plugins."""

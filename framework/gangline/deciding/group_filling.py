@@ -279,13 +279,18 @@ class Filler:
         return placed
 
     def _put(self, pods: Sequence[PodInfo], rows: Rows, counts: Counts, like: Filtered, tx: Transaction) -> int:
-        """Place like pods by these counts, one per node and round; a node that the filters reject takes no more."""
+        """Place like pods by these counts, one per node and round; a node that the filters reject takes no more.
+
+        Ends after the first pod if that decides something for the others, as the devices of a claim that they share.
+        """
         along = np.argsort(self._runtime.topology.rank()[rows], kind="stable")
         along = along[counts[along] > 0]
         each = counts[along]
         target = np.repeat(rows[along], each)
         rounds = np.arange(len(target)) - np.repeat(each.cumsum() - each, each)
         taken = 0
+        last = pods[-1] if len(target) > 1 else None
+        before = self._runtime.evaluator.kept.identity(last) if last is not None else None
         for number in range(int(counts.max(initial=0))):
             chosen = np.flatnonzero(rounds == number)
             if number:
@@ -294,6 +299,8 @@ class Filler:
             for i, row in zip(chosen.tolist(), target[chosen].tolist(), strict=True):
                 if self._place(pods[i], row, like, tx):
                     taken += 1
+                    if taken == 1 and last is not None and self._runtime.evaluator.kept.identity(last) != before:
+                        return taken
         return taken
 
     def _fill_one_by_one(self, pods: Sequence[PodInfo], rows: Rows, tx: Transaction) -> Steps[int]:

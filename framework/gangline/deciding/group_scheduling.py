@@ -14,7 +14,8 @@ Rules:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -177,10 +178,11 @@ class GroupCycle:
         placements = self._runtime.generate(attempt)
         if isinstance(placements, Status):
             return placements
-        for placement in self._candidates(placements):
-            decided = yield from self._try(placement)
-            if decided is not None:
-                return decided
+        with closing(self._candidates(placements)) as candidates:
+            for placement in candidates:
+                decided = yield from self._try(placement)
+                if decided is not None:
+                    return decided
         return None
 
     def _refit(self) -> Mapping[str, int] | None:
@@ -203,10 +205,11 @@ class GroupCycle:
         placements = self._runtime.generate(attempt)
         if isinstance(placements, Status):
             return None
-        for placement in self._candidates(placements):
-            with self._cache.transaction() as tx:
-                if (yield from self._filler.fill(attempt, placement.rows, tx)):
-                    return {pod.uid: pod.row for pod in attempt.pods if pod.row >= 0}
+        with closing(self._candidates(placements)) as candidates:
+            for placement in candidates:
+                with self._cache.transaction() as tx:
+                    if (yield from self._filler.fill(attempt, placement.rows, tx)):
+                        return {pod.uid: pod.row for pod in attempt.pods if pod.row >= 0}
         return None
 
     # While others are decided
@@ -235,11 +238,18 @@ class GroupCycle:
 
     # Candidates
 
-    def _candidates(self, placements: Iterable[Placement]) -> Iterator[Placement]:
-        """The placements to try, in order; a bounded number of them."""
+    def _candidates(self, placements: Iterable[Placement]) -> Generator[Placement, None, None]:
+        """The placements to try, or the parts of them that plugins name, in order; a bounded number of them."""
         tiers = itertools.groupby(self._in_time(placements), key=lambda placement: placement.tier)
-        ranked = (placement for _, tier in tiers for placement in self._ranked(list(tier)))
-        return itertools.islice(ranked, MOST_TRIED)
+        left = MOST_TRIED
+        for _, tier in tiers:
+            for placement in self._ranked(list(tier)):
+                with closing(self._runtime.narrowed(self._attempt, placement)) as parts:
+                    for part in parts:
+                        yield part
+                        left -= 1
+                        if not left:
+                            return
 
     def _in_time(self, placements: Iterable[Placement]) -> Iterator[Placement]:
         for placement in placements:

@@ -13,7 +13,8 @@ The way from objects to an allocation:
    meant, which of them may be given, and for which a selector fails.
 5. `counting` answers for all nodes at once, by `bincount`, where counting is exact. For the other nodes, and for the
    node that is chosen, `cutting` cuts out a `problem`: devices become bits, and equal nodes become equal problems.
-   `likeness` finds equal nodes before that, so that one of them is asked for all; `solving` keeps the answers.
+   `likeness` finds equal nodes before that, so that one of them is asked for all; `solving` keeps the answers. For
+   claims that pods on several nodes share, `reaching` tells which nodes may use a device together.
 6. `search` solves a problem: the first solution of kube-scheduler's depth-first search, device by device. `holding` is
    the state of the search. `outlook` sees early that there is no way on, by counting, so that the search does not try
    the same in vain again and again. A bound on its steps ends each search; the answer says so.

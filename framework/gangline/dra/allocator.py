@@ -14,21 +14,24 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gangline.deadline import Deadline
 from gangline.dra.asking import MOST_DEVICES, Alternative, Ask, read
 from gangline.dra.candidates import USABLE, Candidates
 from gangline.dra.counting import Counted, Counting, Outcomes
-from gangline.dra.cutting import Cut, Unallocatable, cut, problem_of, state_of
+from gangline.dra.cutting import Cut, Unallocatable, cut, problem_of, state_of, within
 from gangline.dra.layout import DeviceLayout
 from gangline.dra.likeness import alike
 from gangline.dra.links import Outline
 from gangline.dra.losses import Losses
 from gangline.dra.problem import NodeProblem
+from gangline.dra.reaching import Reaching
 from gangline.dra.reading import CONSUMES, SHAREABLE
 from gangline.dra.results import Gift, allocation
 from gangline.dra.search import Ending, SearchAnswer
@@ -45,6 +48,8 @@ from gangline.status import BoolColumn
 
 Order = Literal["upstream", "best"]
 """The order in which devices are tried: kube-scheduler's, or by what is lost with them, the least first."""
+SharedOn = Mapping[int, NDArray[np.intp]]
+"""By number of a claim: the rows of nodes all of which have to reach its devices."""
 _MOST_CUT_BYTES = 16 << 20
 """The memory of the cuts of one question."""
 _CUT_BYTES = 1500
@@ -61,9 +66,9 @@ class NodeVerdict:
     allocations: tuple[ResourceClaimAllocation, ...] | None = None
     """One for each claim, if there are devices for all."""
     error: str = ""
-    """Why the pod cannot be decided at all, whatever other nodes have."""
+    """Why the pod cannot be decided at all, whatever other nodes have; or that the search was given up on this node."""
     is_exhaustive: bool = True
-    """False if the search for devices was given up; `error` says so."""
+    """False if the search for devices was given up: other nodes may serve."""
 
 
 class Allocator:
@@ -86,6 +91,10 @@ class Allocator:
         self.losses = Losses(standing, selectors.properties)
         self.units = Units(standing, self.losses)
         self._layout = DeviceLayout(standing)
+
+    def within(self, deadline: Deadline) -> AbstractContextManager[None]:
+        """In this block DeadlineExceeded is raised where selectors take longer; what is known by then is kept."""
+        return self._selectors.within(deadline)
 
     def ask(self, claims: Sequence[ResourceClaim]) -> PodAllocator:
         """What nodes have for the claims of a pod. Raises InvalidObject: no node can have anything for such claims."""
@@ -116,6 +125,7 @@ class PodAllocator:
         self._units = units
         self._layout = layout
         self._weighing = Weighing(candidates, losses)
+        self._reaching = Reaching(candidates)
         self._cuts: dict[int, Cut] = {}
         self._outlines: dict[int, Outline | None] = {}
         """By node with a cut, for the order `best`."""
@@ -186,16 +196,19 @@ class PodAllocator:
         node_name: str,
         claims: Sequence[ResourceClaim] | None = None,
         order: Order = "upstream",
+        shared_on: SharedOn | None = None,
     ) -> NodeVerdict:
         """The verdict on the node in this row. The devices are for `claims`, which have the same specs as the claims of
         the question, or for the claims of the question.
+
+        `shared_on` has nodes for claims, by number: these claims get only devices that all of the nodes may use.
         """
-        found = self._found(node)
+        found = self._found(node, shared_on)
         if isinstance(found, NodeVerdict):
             return found
         of_node, state, answer = found
         if order == "best":
-            answer = self._improved(node, of_node, state, answer)
+            answer = self._improved(node, of_node, state, answer, shared_on)
         return NodeVerdict(self._allocations(answer, of_node.devices.rows, node_name, claims or self._ask.claims))
 
     def refusal(self, node: int) -> NodeVerdict | None:
@@ -203,34 +216,42 @@ class PodAllocator:
         found = self._found(node)
         return found if isinstance(found, NodeVerdict) else None
 
-    def _found(self, node: int) -> tuple[Cut, Hashable | None, SearchAnswer] | NodeVerdict:
+    def reached(self, size: int) -> tuple[list[BoolColumn], BoolColumn]:
+        """Of the first `size` nodes: the sets that may use a free device together, and those with one of their own."""
+        return self._reaching.sets(size), self._reaching.alone(size)
+
+    def _found(
+        self, node: int, shared_on: SharedOn | None = None
+    ) -> tuple[Cut, Hashable | None, SearchAnswer] | NodeVerdict:
         """A solution for the node in this row, with the state of the node's devices; or why there is none."""
         try:
             found = self._cut(node)
-            state = state_of(self._candidates, found)
-            answer = self._answer(found, state)
+            state = state_of(self._candidates, found) if shared_on is None else None
+            answer = self._answer(found, state, shared_on)
         except Unallocatable as error:
             return NodeVerdict(error=str(error))
         return (found, state, answer) if answer.ending is Ending.FOUND else self._refusal(answer, found.devices.rows)
 
-    def _answer(self, found: Cut, state: Hashable | None) -> SearchAnswer:
+    def _answer(self, found: Cut, state: Hashable | None, shared_on: SharedOn | None) -> SearchAnswer:
         """Raises Unallocatable."""
         answer = found.shape.answers.get(state) if state is not None else None
         if answer is None:
-            answer = self._solved(found)
+            answer = self._solved(found, shared_on)
             if state is not None:
                 self._solver.keep(found.shape, state, answer)
         return answer
 
-    def _improved(self, node: int, found: Cut, state: Hashable | None, first: SearchAnswer) -> SearchAnswer:
+    def _improved(
+        self, node: int, found: Cut, state: Hashable | None, first: SearchAnswer, shared_on: SharedOn | None
+    ) -> SearchAnswer:
         """The answer in the order `best`; where devices are neither shared nor have counters, kept by their states."""
         outline = self._outline(node, found) if found.is_plain and state is not None else None
         if outline is None:
-            return self._solved_best(found, first)
+            return self._solved_best(found, first, shared_on)
         key = state, self._candidates.standing.states[outline.rows].tobytes(), outline.groups
         answer = found.shape.answers.get(key)
         if answer is None:
-            answer = self._solved_best(found, first)
+            answer = self._solved_best(found, first, shared_on)
             self._solver.keep(found.shape, key, answer)
         return answer
 
@@ -240,14 +261,23 @@ class PodAllocator:
             self._cut_bytes += _POSITION_BYTES * len(found.devices.rows)
         return self._outlines[node]
 
-    def _solved_best(self, found: Cut, first: SearchAnswer) -> SearchAnswer:
+    def _solved_best(self, found: Cut, first: SearchAnswer, shared_on: SharedOn | None) -> SearchAnswer:
         stakes = self._losses.stakes(found.devices.numbers, found.devices.pools)
-        return self._solver.improve(problem_of(self._candidates, found), stakes, first)
+        return self._solver.improve(self._problem(found, shared_on), stakes, first)
 
-    def _solved(self, found: Cut) -> SearchAnswer:
-        problem = problem_of(self._candidates, found)
+    def _solved(self, found: Cut, shared_on: SharedOn | None) -> SearchAnswer:
+        problem = self._problem(found, shared_on)
         self._check_count(problem)
         return self._solver.solve(problem)
+
+    def _problem(self, found: Cut, shared_on: SharedOn | None) -> NodeProblem:
+        """The problem of a node as things stand. Raises Unallocatable."""
+        problem = problem_of(self._candidates, found)
+        if shared_on is None:
+            return problem
+        rows = np.array(found.devices.numbers, dtype=np.int64)
+        allowed = {claim: self._reaching.reaches_all(rows, nodes) for claim, nodes in shared_on.items()}
+        return within(problem, self._candidates, allowed)
 
     def _cut(self, node: int) -> Cut:
         moved = self._candidates.table.moved

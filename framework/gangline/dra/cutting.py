@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from gangline.dra.reading import CONSUMES, SHAREABLE, consumption
 from gangline.dra.rows import RowNumbers
 from gangline.dra.solving import ProblemShape, Solver
 from gangline.dra.standing import IN_USE, TAKEN
+from gangline.status import BoolColumn
 
 
 class Unallocatable(Exception):
@@ -117,6 +118,18 @@ def problem_of(candidates: Candidates, of: Cut) -> NodeProblem:
         for each in of.shape.problem.choices
     ]
     return replace(of.shape.problem, choices=tuple(choices))
+
+
+def within(problem: NodeProblem, candidates: Candidates, allowed: Mapping[int, BoolColumn]) -> NodeProblem:
+    """The problem if claims, by number, may get the devices of these positions alone."""
+    masks = {claim: _mask(column) for claim, column in allowed.items()}
+    choices = [
+        replace(choice, candidates=choice.candidates & mask, failures=choice.failures & mask)
+        if (mask := masks.get(alternative.claim)) is not None
+        else choice
+        for choice, alternative in zip(problem.choices, candidates.alternatives, strict=True)
+    ]
+    return replace(problem, choices=tuple(choices))
 
 
 def _mask(column: NDArray[Any]) -> Mask:

@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 
 from gangline.deadline import POD_SECONDS, Deadline
-from gangline.dra.allocator import Allocator, NodeVerdict, Order
+from gangline.dra.allocator import Allocator, NodeVerdict, Order, SharedOn
 from gangline.dra.asking import read
 from gangline.dra.pools import PoolCondition
-from gangline.dra.questions import FIRST_TEXT, Question
+from gangline.dra.questions import FIRST_TEXT, GAVE_UP, Question
 from gangline.dra.reading import SHAREABLE
 from gangline.dra.selecting import Compile, Selectors, compile_selector, compile_with_lists
 from gangline.dra.sharing import Values
@@ -45,6 +45,8 @@ from gangline.state.node_view import Int64Column, NodeView, Rows
 from gangline.status import BoolColumn, CodeColumn
 
 NO_DEVICES = "cannot allocate all claims"
+TIMED_OUT = "timed out trying to allocate devices"
+"""What a node says on which the search was given up."""
 INVALID_POOLS = "invalid resource pools were encountered"
 """What a node without the devices says while some pool contradicts itself: this may be the reason."""
 _MOST_BYTES = 128 << 20
@@ -66,7 +68,7 @@ class Asked:
 class Devices:
     """The devices of a cluster, and what claims have of them."""
 
-    def __init__(self, nodes: Callable[[], NodeView]) -> None:
+    def __init__(self, nodes: Callable[[], NodeView], solver: Solver | None = None) -> None:
         self.changes = Changes()
         """The rows of nodes for which an answer may have changed."""
         self._nodes = nodes
@@ -85,7 +87,7 @@ class Devices:
         self._specs: BoundedCache[bytes, Asked] = BoundedCache(_MOST_SPEC_BYTES, lambda key, _: 10 * len(key) + 500)
         self._asked: Asked | None = None
         """What was asked last; most questions are asked several times in a row."""
-        self._solver = Solver()
+        self._solver = solver or Solver()
 
     # What changes
 
@@ -209,12 +211,13 @@ class Devices:
 
         Raises DeadlineExceeded, without a deadline after as long as a pod may take. What is known by then is kept.
         """
-        question = self._question(asked)
-        if question.refresh(len(nodes.whole)):
-            try:
-                question.search(nodes, deadline or Deadline(POD_SECONDS))
-            finally:
-                self._questions.measure(asked)
+        question, deadline = self._question(asked), deadline or Deadline(POD_SECONDS)
+        with self._current()[1].within(deadline):
+            if question.refresh(len(nodes.whole)):
+                try:
+                    question.search(nodes, deadline)
+                finally:
+                    self._questions.measure(asked)
         return question.codes(nodes)
 
     def may_have(self, asked: Asked, rows: Rows) -> BoolColumn:
@@ -228,6 +231,8 @@ class Devices:
 
     def reason(self, asked: Asked, code: int, claims: Sequence[ResourceClaim]) -> str:
         """What a code says to someone who asks with these claims. Codes from FIRST_TEXT on are errors."""
+        if code == GAVE_UP:
+            return TIMED_OUT
         texts = self._texts.get(asked) or []
         number = code - FIRST_TEXT
         if 0 <= number < len(texts):
@@ -236,14 +241,31 @@ class Devices:
         return INVALID_POOLS if any(pool.condition is PoolCondition.INVALID for pool in pools) else NO_DEVICES
 
     def allocate(
-        self, asked: Asked, claims: Sequence[ResourceClaim], row: int, order: Order = "upstream"
+        self,
+        asked: Asked,
+        claims: Sequence[ResourceClaim],
+        row: int,
+        order: Order = "upstream",
+        shared_on: SharedOn | None = None,
     ) -> NodeVerdict:
-        """What the node of a row has for these claims, device by device. Raises InvalidObject.
+        """What the node of a row has for these claims, device by device. Raises InvalidObject and DeadlineExceeded.
 
-        `claims` ask for what `asked` says.
+        `claims` ask for what `asked` says. Those in `shared_on`, by number, get devices that all its nodes may use.
         """
-        verdict = self._question(asked).pod.on(row, self._nodes().name_of(row), claims, order)
+        question = self._question(asked)
+        with self._current()[1].within(Deadline(POD_SECONDS)):
+            verdict = question.pod.on(row, self._nodes().name_of(row), claims, order, shared_on)
         return replace(verdict, error=_named(verdict.error, claims)) if verdict.error else verdict
+
+    def reached(self, asked: Asked, nodes: NodeView) -> tuple[list[BoolColumn], BoolColumn]:
+        """By node of the view: the sets of nodes that may use one free device together, and who has one of its own.
+
+        Raises InvalidObject and DeadlineExceeded.
+        """
+        question = self._question(asked)
+        with self._current()[1].within(Deadline(POD_SECONDS)):
+            sets, alone = question.pod.reached(len(nodes.whole))
+        return [each[nodes.index] for each in sets], alone[nodes.index]
 
     def room(self, asked: Asked, nodes: NodeView) -> Int64Column | None:
         """At most how many pods with own claims of this kind fit on each node; None if that is not known."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gangline.deadline import Deadline
-from gangline.dra.allocator import PodAllocator
-from gangline.dra.counting import FITS, OPEN, Outcomes
+from gangline.dra.allocator import NodeVerdict, PodAllocator
+from gangline.dra.counting import FITS, OPEN, Counted, Outcomes
 from gangline.dra.sharing import Values
 from gangline.dra.table import SliceTable
 from gangline.state.changes import Changes
@@ -15,7 +15,9 @@ from gangline.status import BoolColumn, CodeColumn
 
 FEW_DEVICES = 1
 """The code of a node that does not have the devices."""
-FIRST_TEXT = 2
+GAVE_UP = 2
+"""The code of a node whose search for the devices was given up; other nodes may serve."""
+FIRST_TEXT = 3
 """Codes from here on stand for errors: `texts[code - FIRST_TEXT]`."""
 _NOT_SEARCHED = 255
 _MOST_TEXTS = 250
@@ -102,7 +104,7 @@ class Question:
         for rows in self.pod.alike(nodes.rows[is_open]):
             deadline.check()
             refusal = self.pod.refusal(rows[0])
-            self._codes[rows] = 0 if refusal is None else self._code(refusal.error)
+            self._codes[rows] = 0 if refusal is None else self._code(refusal)
 
     def refresh(self, size: int) -> bool:
         """Count again where something has changed, for `size` rows of nodes; answers whether some nodes are open."""
@@ -115,14 +117,14 @@ class Question:
         if position == self._position and size == known:
             return
         rows = _changed(touched, self._position, known, size)
-        if rows is None:
-            self._codes, self._room = np.zeros(size, dtype=np.uint8), np.zeros(size, dtype=np.int64)
-            self._count(None)
-        elif len(rows):
-            if size > known:
+        if rows is None or len(rows):
+            counted = self.pod.counted(size, rows)  # where that takes too long, nothing has changed
+            if rows is None:
+                self._codes, self._room = np.zeros(size, dtype=np.uint8), np.zeros(size, dtype=np.int64)
+            elif size > known:
                 self._codes = np.concatenate([self._codes, np.zeros(size - known, dtype=np.uint8)])
                 self._room = np.concatenate([self._room, np.zeros(size - known, dtype=np.int64)])
-            self._count(rows)
+            self._write(rows, counted)
         self._position = position
 
     def _refresh_bare(self) -> None:
@@ -134,23 +136,25 @@ class Question:
         if rows is None:
             self._bare = self.pod.counted(size, None, True).outcomes
         elif len(rows):
+            outcomes = self.pod.counted(size, rows, True).outcomes
             self._bare = np.concatenate([self._bare, np.zeros(size - known, dtype=np.int8)])
-            self._bare[rows] = self.pod.counted(size, rows, True).outcomes
+            self._bare[rows] = outcomes
         self._moved = moved.position
 
-    def _count(self, rows: Rows | None) -> None:
-        """Count the nodes in these rows again, or all."""
-        counted = self.pod.counted(len(self._codes), rows)
+    def _write(self, rows: Rows | None, counted: Counted) -> None:
+        """Write down what counting says of the nodes in these rows, or of all."""
         index = slice(None) if rows is None else rows
         is_open = counted.outcomes == OPEN
         self._codes[index] = np.where(is_open, _NOT_SEARCHED, counted.outcomes != FITS)
         self._room[index] = np.where(is_open, -1, counted.room)
         self._are_open = bool((self._codes == _NOT_SEARCHED).any())
 
-    def _code(self, error: str) -> int:
+    def _code(self, refusal: NodeVerdict) -> int:
+        if not refusal.is_exhaustive:
+            return GAVE_UP
+        error, texts = refusal.error, self._texts
         if not error:
             return FEW_DEVICES
-        texts = self._texts
         if error not in texts and len(texts) < _MOST_TEXTS:
             texts.append(error)
         return FIRST_TEXT + (texts.index(error) if error in texts else len(texts) - 1)

@@ -1,17 +1,20 @@
 """What selectors say of the devices: each expression is evaluated once for each distinct tuple of what it reads.
 
 Devices that agree in what an expression reads are of one kind. Verdicts are kept by kind, so a device that changes
-costs an evaluation only if there was none like it.
+costs an evaluation only if there was none like it. An expression may take long for each kind, and read what no two
+devices have in common, so the time is checked between two kinds (`within`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
 
 from gangline import cel
+from gangline.deadline import NO_DEADLINE, Deadline
 from gangline.dra.properties import Codes, Properties
 from gangline.dra.reading import SHAREABLE
 from gangline.dra.rows import RowColumn, RowNumbers, kinds
@@ -90,6 +93,7 @@ class Selectors:
         self._compile = compile_
         self._judged: BoundedCache[str, _Judged] = BoundedCache(_MOST_BYTES, lambda _, each: each.nbytes)
         self._numbers: dict[str, int] = {}
+        self._deadline = NO_DEADLINE
         self.failures: list[str] = []
         """Texts of the failures."""
 
@@ -111,12 +115,25 @@ class Selectors:
 
     def _column(self, expression: str) -> Codes:
         judged = self._judged.get(expression)
-        if judged is not None:
+        if judged is None:  # it is kept before it is evaluated: so is what is known when the time is over
+            judged = _Judged(expression, self._compile, self._table, self.properties, self._failure, self._check)
+            self._judged.put(expression, judged)
+        try:
             return judged.column.values
-        judged = _Judged(expression, self._compile, self._table, self.properties, self._failure)
-        values = judged.column.values
-        self._judged.put(expression, judged)
-        return values
+        finally:
+            self._judged.measure(expression)
+
+    @contextmanager
+    def within(self, deadline: Deadline) -> Iterator[None]:
+        """In this block verdicts that take longer raise DeadlineExceeded; what is known by then is kept."""
+        before, self._deadline = self._deadline, deadline
+        try:
+            yield
+        finally:
+            self._deadline = before
+
+    def _check(self) -> None:
+        self._deadline.check()
 
     def _failure(self, text: str) -> int:
         number = self._numbers.get(text)
@@ -138,10 +155,12 @@ class _Judged:
         table: SliceTable,
         properties: Properties,
         failure: Callable[[str], int],
+        check: Callable[[], None],
     ) -> None:
         self._table = table
         self._properties = properties
         self._failure = failure
+        self._check = check
         self._verdicts: dict[tuple[int, ...], int] = {}
         """By kind: what it says in each column that the expression reads."""
         self.column: RowColumn[np.int32] = RowColumn(table.rows, np.int32, self._evaluate)
@@ -193,6 +212,7 @@ class _Judged:
     def _verdict(self, program: SelectorProgram, kind: tuple[int, ...], row: int) -> int:
         verdict = self._verdicts.get(kind)
         if verdict is None:
+            self._check()
             try:
                 verdict = YES if program(self._properties.described(row)) else NO
             except GanglineError as error:

@@ -382,12 +382,12 @@ class SliceTable:
 
     def reaches(self, row: int, node: int) -> bool:
         """Whether a node that sees the pool may use the device."""
+        return not self.slices[self.slice_of[row]].spec.per_device_node_selection or node in self.reach_of(row)
+
+    def reach_of(self, row: int) -> Reach:
+        """The nodes of a device that selects nodes itself."""
         number = self.slice_of[row]
-        each = self.slices[number]
-        if not each.spec.per_device_node_selection:
-            return True
-        reached = self._groups[_key(each)].reached[number]
-        return node in reached[row - self._ranges[number][1].start]
+        return self._groups[_key(self.slices[number])].reached[number][row - self._ranges[number][1].start]
 
 
 def _is_local(each: ResourceSlice) -> bool:

@@ -80,11 +80,11 @@ class ClaimWriter:
         """The consumer of that UID no longer uses the devices. The claim may have changed since it was read."""
         return await self._patch(claim, {}, {"reservedFor": [{"$patch": "delete", "uid": uid}]}, fresh=False)
 
-    async def deallocate(self, claim: ResourceClaim, uid: str = "") -> ResourceClaim:
-        """Take the devices from the claim, and the reservation of its last consumer; Conflict if it has changed."""
+    async def deallocate(self, claim: ResourceClaim, *uids: str) -> ResourceClaim:
+        """Take the devices from the claim, and the reservations of its last consumers; Conflict if it has changed."""
         status: dict[str, Any] = {"allocation": None}
-        if uid:
-            status["reservedFor"] = [{"$patch": "delete", "uid": uid}]
+        if gone := [{"$patch": "delete", "uid": uid} for uid in uids if uid]:
+            status["reservedFor"] = gone
         return await self._patch(claim, {}, status, fresh=True)
 
     async def _patch(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from operator import lt
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from gangline.api.cycle_state import Cycle
 from gangline.api.placement import Placement
+from gangline.api.pod_group import GroupAttempt
 from gangline.errors import PluginError
 from gangline.failures import cause_of, shown, text_of
 from gangline.profile.implementations import Identity, Implementation
@@ -118,23 +120,67 @@ def placements_of(impl: Implementation, offered: Iterable[Any], size: int) -> It
     Rows must be from 0 to below `size`, each at most once.
     """
     point, most = "placement_generate", max(_MOST_PLACEMENTS, 16 * size)
-    number, left = 0, None
-    while True:
-        try:
-            left = iter(offered) if left is None else left
-            placement = next(left)
-        except StopIteration:
-            return
-        except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
-            raise impl.failures.raised(impl.name, point, error) from cause_of(error)
-        number += 1
+    for number, placement in enumerate(_one_by_one(impl, point, offered), start=1):
         if number > most:
             raise impl.refused(point, f"must offer no more than {most} placements")
-        yield _checked(impl, placement, size)
+        yield _checked(impl, placement, size, point)
 
 
-def _checked(impl: Implementation, placement: Any, size: int) -> Placement:
-    point = "placement_generate"
+def narrowed(
+    impls: Sequence[Implementation], attempt: GroupAttempt, placement: Placement, view: NodeView
+) -> Generator[Placement, None, None]:
+    """The parts of a placement that the first plugin offers which offers some, one by one; else the placement.
+
+    Raises PluginError during the iteration.
+    """
+    for impl in impls:
+        offered = impl.call(attempt, placement, view)
+        are_some = False
+        with closing(_narrowed(impl, () if offered is None else offered, placement, len(view.whole))) as parts:
+            for part in parts:
+                are_some = True
+                yield part
+        if are_some:
+            return
+    yield placement
+
+
+def _narrowed(
+    impl: Implementation, offered: Iterable[Any], placement: Placement, size: int
+) -> Generator[Placement, None, None]:
+    point = "placement_narrow"
+    with closing(_one_by_one(impl, point, offered)) as parts:
+        for rows in parts:
+            if not isinstance(rows, np.ndarray) or rows.ndim != 1 or rows.dtype.kind not in "iu":
+                raise impl.refused(point, f"must offer arrays of rows, not {shown(rows)}")
+            narrowed = _checked(impl, Placement(placement.name, rows, placement.tier), size, point)
+            if not np.isin(narrowed.rows, placement.rows).all():
+                raise impl.refused(point, f"must offer rows of {placement.name}, and offers others")
+            yield narrowed
+
+
+def _one_by_one(impl: Implementation, point: str, offered: Iterable[Any]) -> Generator[Any, None, None]:
+    """What a plugin offers; the plugin's generator is closed with this one. Raises PluginError."""
+    left: Any = None
+    try:
+        while True:
+            try:
+                left = iter(offered) if left is None else left
+                found = next(left)
+            except StopIteration:
+                return
+            except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
+                raise impl.failures.raised(impl.name, point, error) from cause_of(error)
+            yield found
+    finally:
+        if isinstance(left, Generator):
+            try:
+                left.close()
+            except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
+                raise impl.failures.raised(impl.name, point, error) from cause_of(error)
+
+
+def _checked(impl: Implementation, placement: Any, size: int, point: str) -> Placement:
     if not isinstance(placement, Placement):
         raise impl.refused(point, f"must offer Placements, not {shown(placement)}")
     rows = placement.rows

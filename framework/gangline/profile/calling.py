@@ -111,9 +111,16 @@ def _placements(answer: Any) -> str:
     return ""
 
 
+def _sets_of_rows(answer: Any) -> str:
+    if answer is None or (isinstance(answer, Iterable) and not isinstance(answer, str | bytes | Mapping)):
+        return ""
+    return f"must return arrays of rows or None, not {shown(answer)}"
+
+
 _OTHERS: dict[str, Check] = {
     "queue_sort": _sort_key,
     "placement_generate": _placements,
+    "placement_narrow": _sets_of_rows,
     "placement_score": _placement_score,
 }
 

@@ -29,7 +29,7 @@ from gangline.api.proposal import Proposal, Victims
 from gangline.errors import ApiError, DeadlineExceeded, PluginError
 from gangline.failures import SLOW, cause_of, shown
 from gangline.groups.progress import Progress
-from gangline.profile.answers import placements_of
+from gangline.profile.answers import narrowed, placements_of
 from gangline.profile.background import is_cancelled
 from gangline.profile.conceding import conceded
 from gangline.profile.entries import Filtered
@@ -234,6 +234,13 @@ class Runtime:
             if answer is not None:
                 return placements_of(impl, answer, self.handle.state.nodes.size)
         return (Placement("the cluster", np.flatnonzero(view.alive)),)
+
+    def narrowed(self, attempt: GroupAttempt, placement: Placement) -> Generator[Placement, None, None]:
+        """The parts of a placement on which to try the group, from the first plugin that answers; else the placement.
+
+        While a part is tried, the plugin may have something set up for the members. Raises PluginError.
+        """
+        return narrowed(self._at("placement_narrow"), attempt, placement, self.handle.nodes)
 
     @measured("placement_score")
     def score_placements(self, attempt: GroupAttempt, placements: Sequence[Placement]) -> list[float]:

@@ -19,7 +19,8 @@ from gangline.dra import Allocator, Selectors, SliceTable, Standing, Usage, allo
 from gangline.dra import live as live_module
 from gangline.dra import table as table_module
 from gangline.dra.live import NO_DEVICES, Devices
-from gangline.dra.questions import FEW_DEVICES, FIRST_TEXT
+from gangline.dra.questions import FEW_DEVICES, FIRST_TEXT, GAVE_UP
+from gangline.dra.solving import Solver
 from gangline.errors import DeadlineExceeded
 from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
 from gangline.model.resource_slices import DeviceClass, ResourceSlice
@@ -341,6 +342,24 @@ def test_a_refusal_is_told_in_the_words_of_kube_scheduler() -> None:
     assert devices.reason(asked, code, ()) == NO_DEVICES
 
 
+def test_a_node_on_which_the_search_is_given_up_is_rejected_and_another_serves() -> None:
+    """On `a` counting cannot tell, and of the devices the last two agree; `b` has the two alone."""
+    few = [device(f"d{i}", attributes={"root": root}) for i, root in enumerate("xx")]
+    many = [device(f"d{i}", attributes={"root": root}) for i, root in enumerate("abcdefghijkxx")]
+    view = cluster([make_node(name) for name in "ab"]).nodes.view()
+    devices = Devices(lambda: view, Solver(most_steps=20))
+    devices.class_changed(None, device_class())
+    for name, some in (("a", many), ("b", few)):
+        devices.slice_changed(None, offer(f"s-{name}", some, pool=name, nodeName=name))
+    claims = [claim({"firstAvailable": [{"name": "two", **exactly(2)}]}, constraints=[{"matchAttribute": ROOT}])]
+    asked = devices.asked(claims)
+
+    codes = devices.codes(asked, view).tolist()
+
+    assert codes == [GAVE_UP, 0] and GAVE_UP < FIRST_TEXT
+    assert devices.reason(asked, GAVE_UP, claims) == "timed out trying to allocate devices"
+
+
 def test_room_is_how_many_such_claims_have_devices() -> None:
     roots = [device(f"d{i}", attributes={"root": root, "model": "x"}) for i, root in enumerate("uuuvvww")]
     devices, nodes = live([offer("s", roots)])
@@ -372,6 +391,46 @@ def test_what_is_searched_before_the_deadline_is_not_searched_again() -> None:
     times = iter(range(100))
     codes = devices.codes(asked, nodes, Deadline(2.5, lambda: float(next(times))))
     assert (codes == 0).tolist()[: len(NODES)] == [False, False, True, True]
+
+
+UNLIKE = [offer(f"s-{node}", [device("d", attributes={"uuid": node})], pool=node, nodeName=node) for node in NODES]
+"""Devices of which an expression that reads the uuid finds no two alike."""
+LAST = {"cel": {"expression": f'device.attributes["{GPU}"].uuid == "d"'}}
+
+
+def stepping(seconds: float) -> Deadline:
+    """A deadline by a clock that goes on a second with each look."""
+    times = iter(range(100))
+    return Deadline(seconds, lambda: float(next(times)))
+
+
+def test_selectors_that_take_long_end_with_the_deadline_and_go_on_where_they_ended() -> None:
+    devices, nodes = live(UNLIKE, NODES)
+    asked = devices.asked([claim(exactly(selectors=[LAST]))])
+
+    for _ in range(3):
+        with pytest.raises(DeadlineExceeded):
+            devices.codes(asked, nodes, stepping(1.5))  # each evaluates one of four kinds
+
+    assert devices.codes(asked, nodes, stepping(1.5)).tolist()[: len(NODES)] == [FEW_DEVICES] * 3 + [0]
+
+
+def test_a_change_of_the_nodes_after_a_deadline_has_passed_leaves_no_half_answer() -> None:
+    names = list(NODES)
+    cache = cluster([make_node(name) for name in names])
+    devices = Devices(lambda: cache.nodes.view())
+    devices.class_changed(None, device_class())
+    for each in UNLIKE[:3]:
+        devices.slice_changed(None, each)
+    asked = devices.asked([claim(exactly(selectors=[LAST]))])
+    with pytest.raises(DeadlineExceeded):
+        devices.codes(asked, cache.nodes.view(), stepping(0.5))
+    assert devices.codes(asked, cache.nodes.view()).tolist()[:3] == [FEW_DEVICES] * 3
+    devices.slice_changed(None, UNLIKE[3])
+    with pytest.raises(DeadlineExceeded):
+        devices.codes(asked, cache.nodes.view(), stepping(0.5))
+
+    assert devices.codes(asked, cache.nodes.view()).tolist()[:4] == [FEW_DEVICES] * 3 + [0]
 
 
 def test_what_one_node_takes_of_shared_counters_is_not_left_for_another() -> None:

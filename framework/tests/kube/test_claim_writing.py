@@ -72,6 +72,9 @@ def test_a_claim_gets_its_finalizer_its_devices_and_its_consumers_and_gives_them
         assert claim.status.reserved_for == [OTHER] and claim.status.allocation == ALLOCATION
         claim = await case.writer.deallocate(claim, OTHER.uid)
         assert claim.status.allocation is None and not claim.status.reserved_for
+        claim = await case.writer.reserve(await case.writer.allocate(claim, ALLOCATION, POD), OTHER)
+        claim = await case.writer.deallocate(claim, POD.uid, OTHER.uid)
+        assert claim.status.allocation is None and not claim.status.reserved_for
         await case.writer.unprotect(claim)
         assert case.data["metadata"]["finalizers"] == ["example.com/own"]
 

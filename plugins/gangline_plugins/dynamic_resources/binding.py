@@ -40,6 +40,7 @@ from gangline_plugins.dynamic_resources.claims import (
 from gangline_plugins.dynamic_resources.entries import Allocation
 from gangline_plugins.dynamic_resources.extended import is_extended, is_unwritten, pod_of, written
 from gangline_plugins.dynamic_resources.ledger import Ledger
+from gangline_plugins.dynamic_resources.readiness import Readiness, is_ready
 from gangline_plugins.dynamic_resources.written import version_of
 
 _FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -85,11 +86,11 @@ class ReservedClaims:
 class ClaimBinding:
     """Writes claims for pods of one profile."""
 
-    def __init__(self, handle: Handle, ledger: Ledger, timeout: float) -> None:
+    def __init__(self, handle: Handle, ledger: Ledger, readiness: Readiness) -> None:
         self._handle = handle
         self._ledger = ledger
         self._writer = ClaimWriter(handle.client)
-        self._timeout = timeout
+        self._readiness = readiness
 
     def reaches(self, allocation: Allocation, node: str) -> bool:
         """Whether the devices of an allocation can be used on a node."""
@@ -121,7 +122,7 @@ class ClaimBinding:
                 failed = unschedulable(f'resourceclaim "{claim.metadata.name}" not found')
             if failed is not None:
                 return failed
-        return await self._compare(pod, reserved) or await self._wait(pod, reserved)
+        return await self._compare(pod, reserved) or await self._wait(pod, node, reserved)
 
     async def _create(
         self, pod: PodInfo, reserved: ReservedClaims, claim: model.ResourceClaim
@@ -195,8 +196,8 @@ class ClaimBinding:
             return Status(Code.ERROR, (f"the watch has not shown the claims of the pod after {SHOWN_WITHIN:g} s",))
         for claim in reserved.claims:
             uid = claim.metadata.uid
-            newest = self._ledger.newest(claim)
-            if newest.status.allocation is None or not self._ledger.references.reserved_as(pod, newest):
+            newest = self._ledger.shown(uid)
+            if newest is None or not self._has_devices(pod, newest):
                 return unschedulable(f'resourceclaim "{claim.metadata.name}" was given back')
             other = self._ledger.written.first(uid, reserved.versions.get(uid, 0))
             if other is not None:
@@ -208,23 +209,39 @@ class ClaimBinding:
                 return unschedulable(f'devices of resourceclaim "{claim.metadata.name}" belong to claim {name}')
         return None
 
+    def _has_devices(self, pod: PodInfo, claim: model.ResourceClaim) -> bool:
+        """Whether a claim has devices that the pod may use."""
+        return claim.status.allocation is not None and bool(self._ledger.references.reserved_as(pod, claim))
+
     # Conditions of devices
 
-    async def _wait(self, pod: PodInfo, reserved: ReservedClaims) -> Status | None:
-        """Wait until the devices are ready; their drivers say so. Those of most drivers are at once."""
-        deadline = self._handle.clock.monotonic() + self._timeout
+    async def _wait(self, pod: PodInfo, node: str, reserved: ReservedClaims) -> Status | None:
+        """Wait until the devices are ready; their drivers say so. Those of most drivers are at once.
+
+        Meanwhile others may take the devices away, or delete a claim: then the pod is not bound.
+        """
+        until, has_told = self._handle.clock.monotonic() + self._readiness.timeout, False
         while True:
-            states = [_readiness(self._ledger.newest(claim)) for claim in reserved.claims]
-            for claim, state in zip(reserved.claims, states, strict=True):
-                if state is None:
-                    reserved.touched.setdefault(claim.metadata.uid, claim)
-                    return unschedulable(f'device binding failed: resourceclaim "{claim.metadata.name}"')
-            if all(states):
+            waiting = False
+            for claim in reserved.claims:
+                newest = self._ledger.shown(claim.metadata.uid)
+                if newest is None or not self._has_devices(pod, newest):
+                    return unschedulable(f'resourceclaim "{claim.metadata.name}" was given back')
+                why, ready = self._readiness.problem(newest), is_ready(newest)
+                if not ready and self._handle.clock.monotonic() >= until:
+                    why = why or self._readiness.late(newest)
+                if why:
+                    reserved.touched.setdefault(newest.metadata.uid, newest)
+                    return unschedulable(why)
+                waiting = waiting or not ready
+            if not waiting:
                 return None
             if self._handle.state.has_lost_node(pod.uid):
                 return unschedulable("the node is gone")
-            if self._handle.clock.monotonic() >= deadline:
-                return unschedulable(f"device binding timed out after {self._timeout:g} s")
+            if not has_told:
+                has_told = True
+                note = f"waiting for binding conditions for device on node {node}"
+                self._handle.recorder.event(pod, "Normal", "BindingConditionsPending", note)
             await asyncio.sleep(_PAUSE)
 
     # Taking back
@@ -316,10 +333,10 @@ class ClaimBinding:
             except ApiError:
                 await asyncio.sleep(_PAUSE * 2**attempt)
 
-    async def deallocate(self, claim: model.ResourceClaim, uid: str) -> None:
-        """Take the devices from a claim that nobody uses but perhaps this pod; not if it has changed."""
+    async def deallocate(self, claim: model.ResourceClaim, uids: Iterable[str]) -> None:
+        """Take the devices from a claim that nobody uses but perhaps these consumers; not if it has changed."""
         try:
-            self._ledger.learn(await self._writer.deallocate(claim, uid))
+            self._ledger.learn(await self._writer.deallocate(claim, *uids))
         except ApiError:
             return  # it is looked at again when the pod is tried again
         finally:
@@ -335,16 +352,3 @@ def _is_for(node: str, selector: model.NodeSelector) -> bool:
         return False
     (field_,) = term.match_fields
     return field_.key == "metadata.name" and field_.operator == "In" and field_.values == [node]
-
-
-def _readiness(claim: model.ResourceClaim) -> bool | None:
-    """Whether all devices of a claim are ready to be used; None if one has failed."""
-    said = {(each.driver, each.pool, each.device, each.share_id): each.conditions for each in claim.status.devices}
-    ready = True
-    for result in claim.status.results:
-        conditions = said.get((result.driver, result.pool, result.device, result.share_id), [])
-        holding = {each.type for each in conditions or () if each.status == "True"}
-        if holding.intersection(result.binding_failure_conditions):
-            return None
-        ready = ready and holding.issuperset(result.binding_conditions)
-    return ready

@@ -102,9 +102,12 @@ class Judge:
         return self._devices.reason(asked, code, self._with_extended(need, lacking, kind))
 
     def room(self, need: Need, nodes: NodeView) -> Int64Column | None:
-        """At most how many pods with such claims of their own fit on each node; None if that is not known."""
+        """At most how many pods with such claims of their own fit on each node; None if that is not known.
+
+        Claims that pods share are given devices once, for all of them.
+        """
         room = np.full(len(nodes), _MANY, dtype=np.int64)
-        for _, mask, claims in self._questions(need, nodes):
+        for _, mask, claims in self._questions(need, nodes, need.own):
             try:
                 found = self._devices.room(self._devices.asked(claims), nodes)
             except InvalidObject:
@@ -183,9 +186,14 @@ class Judge:
             return np.ones(len(rows), dtype=np.bool_)
         return self._ledger.levels.below_on(need.priority, rows)
 
-    def _questions(self, need: Need, nodes: NodeView) -> Iterator[tuple[int, BoolColumn | None, Claims]]:
-        """The claims without devices about which is asked: the place of the question, the nodes (None: all), claims."""
-        lacking = self.lacking(need)
+    def _questions(
+        self, need: Need, nodes: NodeView, lacking: Claims | None = None
+    ) -> Iterator[tuple[int, BoolColumn | None, Claims]]:
+        """The claims without devices about which is asked: the place of the question, the nodes (None: all), claims.
+
+        All such claims, or only those given.
+        """
+        lacking = self.lacking(need) if lacking is None else lacking
         if need.pod is None:
             need.asked = need.asked or [None]
             if lacking:

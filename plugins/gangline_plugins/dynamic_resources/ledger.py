@@ -18,8 +18,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
+from contextlib import suppress
 
-from gangline import Handle, InvalidObject, NodeView, PodClass, PodInfo, State, model, resources
+from gangline import DeadlineExceeded, Handle, InvalidObject, NodeView, PodClass, PodInfo, State, model, resources
 from gangline.dra.live import Devices
 from gangline_plugins.default_preemption.levels import PriorityLevels
 from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, PodClaims, is_made_for, uses_claims
@@ -28,6 +29,7 @@ from gangline_plugins.dynamic_resources.entries import Allocation, ClaimEntry, E
 from gangline_plugins.dynamic_resources.extended import ExtendedClaims
 from gangline_plugins.dynamic_resources.guests import Guests
 from gangline_plugins.dynamic_resources.listening import ClaimListener, NodeLabels
+from gangline_plugins.dynamic_resources.narrowing import Narrowings
 from gangline_plugins.dynamic_resources.offering import Offering
 from gangline_plugins.dynamic_resources.orders import AllocationOrders
 from gangline_plugins.dynamic_resources.referring import References
@@ -52,6 +54,7 @@ class Ledger:
         self._free: set[str] = set()
         """The UIDs of the claims whose devices count as given back on trial."""
         self.concessions = Concessions()
+        self.narrowings = Narrowings()
         self._ending: set[str] = set()
         """While somebody looks ahead: the UIDs of the claims of pods that are gone or ending."""
         self._pods: dict[str, tuple[str, ...]] = {}
@@ -219,11 +222,11 @@ class Ledger:
         return found or self.solve(pod, claims, row)
 
     def solve(self, pod: PodInfo, claims: Claims, row: int) -> tuple[Allocation, ...] | None:
-        """What the node of a row has for claims of a pod without devices; None if it has not enough."""
-        order = self.orders.of(pod.scheduler_name)
+        """What the node of a row has for claims of a pod without devices; None if that is too little, or takes long."""
+        order, shared_on = self.orders.of(pod.scheduler_name), self.narrowings.of(pod, claims)
         try:
-            return self.devices.allocate(self.devices.asked(claims), claims, row, order).allocations
-        except InvalidObject:
+            return self.devices.allocate(self.devices.asked(claims), claims, row, order, shared_on).allocations
+        except (InvalidObject, DeadlineExceeded):
             return None
 
     # What is known of a claim
@@ -279,8 +282,11 @@ class Ledger:
 
     def newest(self, claim: model.ResourceClaim) -> model.ResourceClaim:
         """The newest known state of a claim."""
-        entry = self._entries.get(claim.metadata.uid)
-        return claim if entry is None or entry.claim is None else entry.claim
+        return self.shown(claim.metadata.uid) or claim
+
+    def shown(self, uid: str) -> model.ResourceClaim | None:
+        """The newest known state of the claim with this UID; None if the watch has not shown it, or it is gone."""
+        return self._entries[uid].claim if uid in self._entries else None
 
     def uses(self, pod: PodInfo) -> frozenset[str]:
         """The UIDs of the claims that a placed pod was placed with, and of those that are reserved for the pod."""
@@ -323,13 +329,12 @@ class Ledger:
         shown = asyncio.Event()
         end = self._store.when_seen(newest, shown.set)
         try:
-            async with asyncio.timeout(seconds):
-                await shown.wait()
-        except TimeoutError:
-            return False
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await shown.wait()
         finally:
             end()
-        return True
+        return shown.is_set()
 
     # On the way to a binding
 
@@ -343,12 +348,10 @@ class Ledger:
         lacking = [claim for claim in claims if self._entry(claim.metadata.uid).allocation is None]
         if lacking:
             self._guess(pod, lacking, row)
-        chosen: dict[str, Allocation] = {}
-        for claim in claims:
-            allocation = self._entry(claim.metadata.uid).allocation
-            if allocation is None:
-                return None
-            chosen[claim.metadata.uid] = allocation
+        found = {claim.metadata.uid: self.allocation(claim.metadata.uid) for claim in claims}
+        chosen = {uid: allocation for uid, allocation in found.items() if allocation is not None}
+        if len(chosen) < len(found):
+            return None
         for uid, allocation in chosen.items():
             entry = self._entry(uid)
             entry.firm = entry.firm or allocation

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gangline import Handle, PodInfo, model, resources
 from gangline_plugins.dynamic_resources.binding import IN_USE, LEFT_BEHIND
 from gangline_plugins.dynamic_resources.claims import (
@@ -68,14 +70,19 @@ def is_full(ledger: Ledger, pod: PodInfo, claim: model.ResourceClaim) -> bool:
     return len(ledger.consumers(claim.metadata.uid) - {pod.uid}) >= MOST_CONSUMERS
 
 
-def left_for_pod(ledger: Ledger, pod: PodInfo) -> Claims:
-    """The claims of a pod without a node that have devices on certain nodes, and that no other consumer uses."""
+def left_for_pod(
+    ledger: Ledger, pod: PodInfo, waiting: frozenset[str], is_lost: Callable[[model.ResourceClaim], bool]
+) -> Claims:
+    """The claims of a pod without a node whose devices are on certain nodes, or do not become ready.
+
+    And that none uses but those `waiting`, the UIDs of the members without a node.
+    """
     return [
         claim
         for claim in _allocated(ledger, pod)
         if claim.status.allocation is not None
-        and claim.status.allocation.node_selector is not None
-        and not ledger.consumers(claim.metadata.uid) - {pod.uid}
+        and (claim.status.allocation.node_selector is not None or is_lost(claim))
+        and not ledger.consumers(claim.metadata.uid) - waiting
     ]
 
 

@@ -11,7 +11,7 @@ earlier attempts have left behind.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -32,8 +32,10 @@ from gangline import (
     Int64Column,
     InvalidObject,
     NodeView,
+    Placement,
     PodInfo,
     Reason,
+    Rows,
     ScoreColumn,
     StateKey,
     Status,
@@ -62,16 +64,17 @@ from gangline_plugins.dynamic_resources.claims import (
     uses_claims,
 )
 from gangline_plugins.dynamic_resources.extended import is_extended, pod_of
+from gangline_plugins.dynamic_resources.giving_back import DROPPED, GIVEN_BACK, GivingBack
 from gangline_plugins.dynamic_resources.judging import ELSEWHERE, FIRST_ERROR, OTHERS_HAVE, Judge, Need
 from gangline_plugins.dynamic_resources.ledger import ledger
-from gangline_plugins.dynamic_resources.needing import Needs, is_full, left_for_group, left_for_pod
+from gangline_plugins.dynamic_resources.needing import Needs, is_full
 from gangline_plugins.dynamic_resources.orders import BEST
 from gangline_plugins.dynamic_resources.preferring import has_alternatives, most, preference
+from gangline_plugins.dynamic_resources.readiness import Readiness
 from gangline_plugins.dynamic_resources.referring import POD_GROUPS, say_unless_served
+from gangline_plugins.dynamic_resources.sharing import SharedClaims
 
 _UNHELPED = "no new claims to deallocate"
-_DROPPED = "deletion of ResourceClaim completed"
-_GIVEN_BACK = "deallocation of ResourceClaim completed"
 
 
 _NEED: StateKey[Need] = StateKey("DynamicResources need")
@@ -108,11 +111,14 @@ class DynamicResources:
             handle.run(lambda: say_unless_served(handle.client))
         self._needs = Needs(handle, self._ledger)
         self._judge = Judge(self._ledger)
-        self._binding = ClaimBinding(handle, self._ledger, args.binding_timeout)
+        readiness = Readiness(handle, args.binding_timeout)
+        self._binding = ClaimBinding(handle, self._ledger, readiness)
+        self._giving_back = GivingBack(handle, self._ledger, self._binding, readiness)
         self._extended = self._ledger.extended
         self._extended.served.give_out_in(handle)
         handle.state.shared(ClaimProfiles).add(handle.profile, handle.state)
         self._order = args.allocation_order
+        self._shared = SharedClaims(self._ledger, self._needs, self._order)
         self._ledger.orders.add(handle.profile, args.allocation_order, handle.state)
         self._filter_timeout = float(args.filter_timeout)
         self.reads_own = (self._devices.changes,)
@@ -130,6 +136,7 @@ class DynamicResources:
             on("resourceslices", Action.ADD | Action.UPDATE | Action.DELETE, self._has_its_claims),
             on("deviceclasses", Action.ADD | Action.UPDATE, self._has_its_claims),
             on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL, self._has_its_claims),
+            on("nodes", Action.UPDATE_NODE_ALLOCATABLE, lambda pod, *_: bool(self._extended.served.of(pod.cls))),
             on("namespaces", Action.UPDATE),
             on("pods", Action.DELETE, lambda pod, old, new: old is None or self._concerns(old)),
             on(TAKEN_BACK, Action.UPDATE_OTHER),
@@ -194,12 +201,16 @@ class DynamicResources:
             own = self._devices.asked(need.own) if need.own else None
         except InvalidObject as error:
             return str(error)
-        named = tuple((claim.metadata.uid, self._ledger.turn(claim.metadata.uid)) for claim in need.named)
+        named = [self._as_it_stands(claim) for claim in need.named]
         return (
             (own, need.priority, *named, tuple(served.items()), *(claim.metadata.uid for claim in need.left))
             if served
             else (own, need.priority, *named)
         )
+
+    def _as_it_stands(self, claim: model.ResourceClaim) -> Hashable:
+        uid = claim.metadata.uid
+        return uid, self._ledger.turn(uid), self._giving_back.is_lost(claim)
 
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
@@ -227,7 +238,9 @@ class DynamicResources:
         elsewhere = nodes.full(False)
         for claim in need.named:
             allocation = self._ledger.allocation(claim.metadata.uid)
-            if allocation is not None and allocation.node_selector is not None:
+            if allocation is not None and self._giving_back.is_lost(claim):
+                elsewhere[:] = True
+            elif allocation is not None and allocation.node_selector is not None:
                 elsewhere |= ~node_selection.match_selector(allocation.node_selector, nodes)
         if need.left:
             return np.full(len(nodes), ELSEWHERE, dtype=np.uint16)
@@ -253,7 +266,7 @@ class DynamicResources:
     def capacity(self, cycle: Cycle, nodes: NodeView) -> Int64Column | None:
         """At most how many pods with such claims of their own the free devices of each node suffice for."""
         need = cycle.get(_NEED)
-        return None if need is None or need.named else self._judge.room(need, nodes)
+        return None if need is None or not (need.own or need.pod) else self._judge.room(need, nodes)
 
     @hookimpl
     def post_filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis) -> Status | None:
@@ -264,28 +277,19 @@ class DynamicResources:
         if need is None:
             return unschedulable(_UNHELPED)
         if need.left:
-            self._drop(pod, need.left)
-            return unschedulable(_DROPPED)
+            self._giving_back.drop(pod, need.left)
+            return unschedulable(DROPPED)
         for claim in need.named:
             newest = self._ledger.newest(claim)
-            allocation = newest.status.allocation
-            if allocation is None or allocation.node_selector is None or self._is_used(pod, newest):
-                continue
-            if bool((node_selection.match_selector(allocation.node_selector, nodes) & nodes.alive).all()):
-                continue
-            self._give_back(pod, newest)
-            return unschedulable(_GIVEN_BACK)
+            if self._giving_back.is_in_the_way(pod, newest, nodes):
+                self._giving_back.give_back(pod, newest)
+                return unschedulable(GIVEN_BACK)
         return unschedulable("still not schedulable")
 
-    def _is_used(self, pod: PodInfo, claim: model.ResourceClaim) -> bool:
-        """Whether pods besides this one use a claim."""
-        mine = self._ledger.references.reserved_as(pod, claim)
-        return bool(self._ledger.consumers(claim.metadata.uid) - {pod.uid, mine})
-
-    def _give_back(self, pod: PodInfo, claim: model.ResourceClaim) -> None:
-        self._ledger.leaving(claim.metadata.uid, True)
-        uid = self._ledger.references.reserved_as(pod, claim)
-        self._handle.spawn(partial(self._binding.deallocate, claim, uid))
+    @hookimpl
+    def placement_narrow(self, attempt: GroupAttempt, placement: Placement, nodes: NodeView) -> Iterable[Rows] | None:
+        """Where members share a claim without devices: nodes that may use one of its devices together."""
+        return self._shared.parts(attempt, placement, nodes)
 
     @hookimpl
     def pod_group_concede(self, attempt: GroupAttempt) -> AbstractContextManager[None] | None:
@@ -298,26 +302,8 @@ class DynamicResources:
         """Give back what earlier attempts have left behind: claims for extended resources, devices of PodGroups, and
         devices of members, which may keep the gang from the nodes that have room by now.
         """
-        found = [(pod, left) for pod in attempt.pods if (left := self._extended.there(pod)) and pod.row < 0]
-        for pod, left in found:
-            self._drop(pod, left)
-        if found:
-            return unschedulable(_DROPPED)
-        for pod in attempt.pods if self._ledger.references.has_groups else ():
-            for claim in left_for_group(self._ledger, pod):
-                self._give_back(pod, claim)
-                return unschedulable(_GIVEN_BACK)
-        is_stuck = False
-        for pod in attempt.pods:
-            for claim in left_for_pod(self._ledger, pod):
-                self._give_back(pod, claim)
-                is_stuck = True
-        return unschedulable(_GIVEN_BACK) if is_stuck else None
-
-    def _drop(self, pod: PodInfo, left: Claims) -> None:
-        if pod.uid not in self._extended.leaving:
-            self._extended.leaving.add(pod.uid)
-            self._handle.spawn(partial(self._binding.drop, pod, left))
+        done = self._giving_back.for_gang(attempt)
+        return unschedulable(done) if done else None
 
     @hookimpl
     def pre_score(self, cycle: Cycle) -> Status | None:

@@ -239,3 +239,22 @@ def test_a_gang_whose_claims_have_devices_where_there_is_no_room_gets_others() -
 
     assert {pool for pool, _ in cluster.given()} == {"b"}
     cluster.check()
+
+
+def test_a_shared_claim_that_is_reserved_for_members_which_were_not_bound_gets_devices_where_there_is_room() -> None:
+    """As a scheduler that was killed after the reservations has left it behind."""
+    cluster = Cluster(a=8, b=8)
+    cluster.simulated.create(PODS, make_pod("others", node="a", cpu=128))
+    cluster.claim("shared", allocated_on="a")
+    for number in range(3):
+        notes = {**GANG, "gang.scheduling.koordinator.sh/min-available": "3"}
+        cluster.pod(f"g{number}", claim="shared", annotations=notes, cpu=1)
+    uids = {each.metadata.name: each.metadata.uid for each in cluster.simulated.list(PODS)}
+    reserved = [{"resource": "pods", "name": name, "uid": uids[name]} for name in ("g0", "g1", "g2")]
+    status = {"status": {"reservedFor": reserved}}
+    cluster.simulated.server.patch(RESOURCE_CLAIMS, "shared", status, namespace="default", subresource="status")
+
+    cluster.play(lambda: cluster.bound("g0", "g1", "g2"))
+
+    assert {pool for pool, _ in cluster.given()} == {"b"}
+    cluster.check()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from gangline import Conflict, model
-from gangline.kube.resources import NODES, PODS, RESOURCE_CLAIMS
+from gangline.kube.resources import NODES, PODS
 from gangline.simulate import SimulatedClient
 from gangline.testing import make_node
 
-from .claim_cases import DRIVER, Cluster, exactly
+from .claim_cases import Cluster, exactly
 
 
 def test_a_pod_goes_where_its_claim_gets_devices_and_the_claim_has_them_before_the_pod_is_bound() -> None:
@@ -212,23 +212,3 @@ def test_what_was_written_for_a_pod_that_cannot_be_bound_is_taken_back() -> None
     cluster.play(story, FailsToBind(cluster.simulated.server))
     assert len(cluster.given()) == 1
     cluster.check()
-
-
-def test_a_pod_is_bound_when_its_device_is_ready() -> None:
-    cluster = Cluster()
-    cluster.simulated.create(NODES, make_node("a"))
-    cluster.offer("a", model.Device("x", binding_conditions=["Attached"], binding_failure_conditions=["Failed"]))
-
-    async def story() -> None:
-        cluster.claim("c")
-        cluster.pod("p", claim="c")
-        await cluster.simulated.until(lambda: bool(cluster.given()))
-        await cluster.settle()
-        assert not cluster.simulated.bound()
-        said = {"type": "Attached", "status": "True"}
-        device = {"driver": DRIVER, "pool": "a", "device": "x", "conditions": [said]}
-        server = cluster.simulated.server
-        server.patch(RESOURCE_CLAIMS, "c", {"status": {"devices": [device]}}, namespace="default", subresource="status")
-        await cluster.bound("p")
-
-    cluster.play(story)

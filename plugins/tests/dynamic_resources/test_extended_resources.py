@@ -94,6 +94,23 @@ def test_a_class_that_begins_to_serve_the_resource_wakes_the_pod() -> None:
     cluster.check()
 
 
+def test_a_device_plugin_that_starts_to_advertise_the_resource_wakes_the_pod() -> None:
+    cluster = serving()
+    cluster.simulated.create(NODES, make_node("a"))
+
+    async def story() -> None:
+        asking(cluster, "p")
+        await cluster.told("p", "cannot allocate all claims")
+        await cluster.settle()
+        amounts = {NAME: "1"}
+        advertised = {"status": {"allocatable": amounts, "capacity": amounts}}
+        cluster.simulated.server.patch(NODES, "a", advertised, subresource="status")
+        await cluster.simulated.until(lambda: "p" in cluster.simulated.bound(), seconds=30.0)
+
+    cluster.play(story)
+    assert not cluster.claims()
+
+
 def test_a_class_that_no_longer_serves_the_resource_gives_no_devices_for_it() -> None:
     cluster = serving(a=2)
 

@@ -1,0 +1,178 @@
+"""Devices that become ready some time after they were given: the pod waits, and goes elsewhere if they do not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gangline import model, moments
+from gangline.kube.resources import NODES, RESOURCE_CLAIMS
+from gangline.testing import make_node
+
+from .claim_cases import DRIVER, Cluster
+
+GANG = {"gang.scheduling.koordinator.sh/name": "a", "gang.scheduling.koordinator.sh/min-available": "2"}
+
+
+class Fabric(Cluster):
+    """Each node has a device that a driver attaches first."""
+
+    def __init__(self, *nodes: str, **devices: int) -> None:
+        super().__init__(**devices)
+        for name in nodes:
+            self.simulated.create(NODES, make_node(name))
+            self.offer(
+                name, model.Device("x", binding_conditions=["Attached"], binding_failure_conditions=["AttachFailed"])
+            )
+
+    def write(self, status: Any) -> None:
+        server = self.simulated.server
+        server.patch(RESOURCE_CLAIMS, "c", {"status": status}, namespace="default", subresource="status")
+
+    def say(self, condition: str) -> None:
+        """The driver says something of the device that the claim has."""
+        (result,) = self.claims()["c"].status.results
+        said = {"type": condition, "status": "True", "reason": "Because", "message": "says the driver"}
+        device = {"driver": DRIVER, "pool": result.pool, "device": result.device, "conditions": [said]}
+        self.write({"devices": [device]})
+
+    async def waits(self) -> str:
+        """Wait until the claim has a device; where that is."""
+        await self.simulated.until(lambda: bool(self.given()))
+        await self.settle()
+        assert not self.simulated.bound()
+        return self.given()[0][0]
+
+
+def test_a_pod_is_bound_when_its_device_is_ready_and_one_event_says_that_it_waits() -> None:
+    cluster = Fabric("a")
+
+    async def story() -> None:
+        cluster.claim("c")
+        cluster.pod("p", claim="c")
+        await cluster.waits()
+        assert cluster.simulated.notes("p").count("waiting for binding conditions for device on node a") == 1
+        cluster.say("Attached")
+        await cluster.bound("p")
+
+    cluster.play(story)
+
+
+def taken_away(cluster: Fabric) -> None:
+    cluster.write({"allocation": None, "reservedFor": []})
+
+
+def given_to_others(cluster: Fabric) -> None:
+    cluster.write({"reservedFor": [{"resource": "pods", "name": "other", "uid": "other"}]})
+
+
+def deleted(cluster: Fabric) -> None:
+    server = cluster.simulated.server
+    server.delete(RESOURCE_CLAIMS, "c", namespace="default")
+    taken_away(cluster)
+    server.patch(RESOURCE_CLAIMS, "c", {"metadata": {"finalizers": None}}, namespace="default")
+
+
+def replaced(cluster: Fabric) -> None:
+    deleted(cluster)
+    cluster.claim("c")
+
+
+@pytest.mark.parametrize("lose", [taken_away, given_to_others, deleted, replaced])
+def test_a_pod_whose_claim_loses_its_device_meanwhile_is_not_bound(lose: Callable[[Fabric], None]) -> None:
+    cluster = Fabric("a")
+
+    async def story() -> None:
+        cluster.claim("c")
+        cluster.pod("p", claim="c")
+        await cluster.waits()
+        lose(cluster)
+        await cluster.settle()
+        assert not cluster.simulated.bound()
+
+    cluster.play(story)
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["fails", "is not ready in time"])
+def test_a_pod_whose_device_does_not_become_ready_gets_another(is_late: bool) -> None:
+    cluster = Fabric("a", "b")
+
+    async def story() -> None:
+        cluster.claim("c")
+        cluster.pod("p", claim="c")
+        first = await cluster.waits()
+        cluster.simulated.server.patch(NODES, first, {"spec": {"unschedulable": True}})
+        if not is_late:
+            cluster.say("AttachFailed")
+        other = {"a": "b", "b": "a"}[first]
+        await cluster.simulated.until(lambda: [pool for pool, _ in cluster.given()] == [other], seconds=700.0)
+        cluster.say("Attached")
+        await cluster.bound("p")
+
+    cluster.play(story)
+    cluster.check()
+
+
+def test_a_failure_is_told_with_the_message_of_the_driver() -> None:
+    cluster = Fabric("a")
+
+    async def story() -> None:
+        cluster.claim("c")
+        cluster.pod("p", claim="c")
+        await cluster.waits()
+        cluster.say("AttachFailed")
+        await cluster.told("p", "claim c binding failed: says the driver")
+
+    cluster.play(story)
+
+
+@pytest.mark.parametrize("size", [1, 2], ids=["a pod", "a gang"])
+@pytest.mark.parametrize("after", [300.0, 900.0], ids=["in time", "too late"])
+def test_the_time_goes_on_while_no_scheduler_runs(after: float, size: int) -> None:
+    """The claim has had a device since before a restart that never becomes ready; then it is given anew."""
+    cluster = Fabric("a")
+
+    async def story() -> None:
+        cluster.claim("c")
+        for number in range(size):
+            cluster.pod(f"p{number}", claim="c", annotations=GANG if size > 1 else {})
+        async with cluster.scheduling():
+            await cluster.waits()
+        begin = cluster.simulated.clock.now()
+        await asyncio.sleep(after)
+        async with cluster.scheduling():
+            await cluster.simulated.until(lambda: _freed_since(cluster, begin), seconds=400.0)
+            await cluster.waits()
+            cluster.say("Attached")
+            await cluster.bound(*(f"p{number}" for number in range(size)))
+
+    cluster.play(story, schedules=False)
+
+
+def _freed_since(cluster: Fabric, begin: float) -> bool:
+    """Whether the claim has no device, or another one than at this moment."""
+    allocation = cluster.claims()["c"].status.allocation
+    return allocation is None or moments.moment(allocation.allocation_timestamp or "") > begin
+
+
+def test_a_claim_that_is_not_ready_in_time_stays_with_others_who_use_it() -> None:
+    """As upstream: a pod that shares it waits."""
+    cluster = Fabric("a", "b")
+
+    async def story() -> None:
+        cluster.claim("c")
+        cluster.pod("p", claim="c")
+        await cluster.waits()
+        cluster.say("Attached")
+        await cluster.bound("p")
+        cluster.say("AttachFailed")
+        cluster.pod("q", claim="c")
+        await cluster.told("q", "resourceclaim not available on the node")
+        await cluster.settle()
+
+    cluster.play(story)
+    assert list(cluster.simulated.bound()) == ["p"]
+    cluster.check()
