@@ -23,6 +23,7 @@ BOUNDED: Mapping[str, str] = {
     "Failures.slow_counts": "one for each hook of a plugin",
     "Locks._gone": "so many pods",
     "NodeReports._had": "20,000 nodes",
+    "NodeWear._nodes": "16,384 nodes",
     "NodeWear._points": "nodes that were lost in the last hours",
     "PodAllocator._cuts": "so many bytes",
     "PodAllocator._outlines": "so many bytes",
