@@ -93,7 +93,7 @@ class Pair:
         already = dict(self.bound)
         await self._api.create_many(_pod(f"restart-{self._turns}", number) for number in range(AFTER))
         began = time.monotonic()
-        await asyncio.to_thread(alone.launch)
+        await asyncio.to_thread(alone.start)
         await self._until_bound(len(already) + AFTER)
         await asyncio.to_thread(alone.stop)
         return min(at for name, at in self.bound.items() if name not in already) - began
