@@ -1,11 +1,13 @@
-"""How long no pod is bound when the leader stops or is killed, on a real API server with two replicas.
+"""How long no pod is bound when the leader stops or is killed, or one process starts anew, on a real API server.
 
-    python benchmarks/hand_over.py [--nodes 5000] [--pods 5000] [--stops 50] [--kills 10] [--lease 6] [--seed 1]
+    python benchmarks/hand_over.py [--nodes 5000] [--pods 5000] [--stops 50] [--kills 10] [--restarts 10]
+                                    [--lease 6] [--seed 1]
 
 Two schedulers with the GPU profile elect a leader; pods are bound to most nodes. Then, one turn after the other, the
 leader is told to stop (SIGTERM) or is killed (SIGKILL), while a pod comes every 20 ms. The clock runs from the signal
 until the watch shows the first pod bound that the next leader has bound, as the events say. A new process takes the
-place of the old one and is ready before the next turn.
+place of the old one and is ready before the next turn. In the end one process without an election is started again and
+again, while pods wait: from its start until the watch shows the first of them bound.
 """
 
 from __future__ import annotations
@@ -85,6 +87,17 @@ class Pair:
         await asyncio.to_thread(leader.start)
         return min(self.bound[name] for name in names) - began
 
+    async def restart(self, alone: Gangline) -> float:
+        """One process starts, binds and ends; the seconds from its start until the first pod is bound."""
+        self._turns += 1
+        already = dict(self.bound)
+        await self._api.create_many(_pod(f"restart-{self._turns}", number) for number in range(AFTER))
+        began = time.monotonic()
+        await asyncio.to_thread(alone.start)
+        await self._until_bound(len(already) + AFTER)
+        await asyncio.to_thread(alone.stop)
+        return min(at for name, at in self.bound.items() if name not in already) - began
+
     async def _come(self, name: str) -> None:
         """A pod comes every few milliseconds, until cancelled."""
         for number in itertools.count():
@@ -145,8 +158,10 @@ def _pod(name: str, number: int) -> Manifest:
     return gpu_pod(f"{name}-{number}", gpus=1, scheduler_name=PROFILE)
 
 
-async def run(nodes: int, pods: int, signals: Sequence[signal.Signals], lease: int, folder: Path) -> list[float]:
-    """All turns, in this order."""
+async def run(
+    nodes: int, pods: int, signals: Sequence[signal.Signals], restarts: int, lease: int, folder: Path
+) -> tuple[list[float], list[float]]:
+    """All turns, in this order, and then the restarts."""
     with ControlPlane(folder / "plane", Options(kwok=False)) as plane:
         async with isolated(plane) as api:
             await install(api)
@@ -158,24 +173,37 @@ async def run(nodes: int, pods: int, signals: Sequence[signal.Signals], lease: i
             retry, renew = TIMES[lease]
             config["leaderElection"] = election(api, ELECTION, lease, retry, renew)
             replicas = [
-                Gangline(plane.kubeconfig, folder / f"{name}", config, leader_elect=True, start_s=READY_S)
+                Gangline(plane.kubeconfig, folder / name, config, leader_elect=True, start_s=READY_S)
                 for name in ("one", "two")
             ]
+            alone = Gangline(plane.kubeconfig, folder / "alone", config, start_s=READY_S)
+            pair = Pair(api, replicas)
+            following = asyncio.create_task(pair.follow())
             try:
-                for replica in replicas:
-                    await asyncio.to_thread(replica.start)
-                pair = Pair(api, replicas)
-                following = asyncio.create_task(pair.follow())
-                await pair.fill(pods)
-                found = []
-                for number in signals:
-                    found.append(await pair.turn(number))
-                    print(f"{number.name}: {found[-1]:.3f} s", file=sys.stderr)
-                following.cancel()
-                return found
+                turns = await _turns(pair, replicas, pods, signals)
+                again = []
+                for _ in range(restarts):
+                    again.append(await pair.restart(alone))
+                    print(f"started: {again[-1]:.3f} s", file=sys.stderr)
+                return turns, again
             finally:
-                for replica in replicas:
+                following.cancel()
+                for replica in (*replicas, alone):
                     replica.stop()
+
+
+async def _turns(pair: Pair, replicas: Sequence[Gangline], pods: int, signals: Sequence[signal.Signals]) -> list[float]:
+    """Fill the cluster, and let one leader after the other end; in the end no process runs."""
+    for replica in replicas:
+        await asyncio.to_thread(replica.start)
+    await pair.fill(pods)
+    found = []
+    for number in signals:
+        found.append(await pair.turn(number))
+        print(f"{number.name}: {found[-1]:.3f} s", file=sys.stderr)
+    for replica in replicas:
+        await asyncio.to_thread(replica.stop)
+    return found
 
 
 @click.command()
@@ -183,17 +211,23 @@ async def run(nodes: int, pods: int, signals: Sequence[signal.Signals], lease: i
 @click.option("--pods", default=5000, show_default=True)
 @click.option("--stops", default=50, show_default=True)
 @click.option("--kills", default=10, show_default=True)
+@click.option("--restarts", default=10, show_default=True)
 @click.option("--lease", type=click.Choice([str(seconds) for seconds in TIMES]), default="6", show_default=True)
 @click.option("--seed", default=1, show_default=True)
-def main(nodes: int, pods: int, stops: int, kills: int, lease: str, seed: int) -> None:
+def main(nodes: int, pods: int, stops: int, kills: int, restarts: int, lease: str, seed: int) -> None:
     """Measure and print."""
     signals = [signal.SIGTERM] * stops + [signal.SIGKILL] * kills
     random.Random(seed).shuffle(signals)
     with tempfile.TemporaryDirectory() as folder:
-        found = asyncio.run(run(nodes, pods, signals, int(lease), Path(folder)))
+        turns, again = asyncio.run(run(nodes, pods, signals, restarts, int(lease), Path(folder)))
     table = Table("", "turns", "p50 s", "p90 s", "p99 s", "max s", box=None)
-    for title, number in (("told to stop", signal.SIGTERM), ("killed", signal.SIGKILL)):
-        times = sorted(seconds for each, seconds in zip(signals, found, strict=True) if each is number)
+    rows = {"told to stop": signal.SIGTERM, "killed": signal.SIGKILL}
+    found = {
+        title: [seconds for each, seconds in zip(signals, turns, strict=True) if each is number]
+        for title, number in rows.items()
+    }
+    for title, some in {**found, "started anew": again}.items():
+        times = sorted(some)
         if times:
             shown = (times[min(len(times) - 1, int(q * len(times)))] for q in (0.5, 0.9, 0.99, 1.0))
             table.add_row(title, str(len(times)), *(f"{seconds:.2f}" for seconds in shown))

@@ -1,16 +1,18 @@
-"""How long gangs take to be whole again after nodes are lost, on a real API server with nodes played by KWOK.
+"""How long gangs take to be whole again after losses, on a real API server with nodes played by KWOK.
 
-    python benchmarks/recovery.py [--nodes 1000] [--losses 200] [--fill 0.8] [--seed 1]
+    python benchmarks/recovery.py [--nodes 1000] [--losses 200] [--fill 0.8] [--restart 0.25] [--seed 1]
 
-Gangs of 2 to 8 pods with a node each, which require one leaf of 8 nodes, fill part of the cluster. Then, one loss after
-the other: a gang is chosen at random, and 1 to all of its nodes are cut off or deleted at once. The clock runs from the
-API server's answer to the last of these writes until the watch shows the whole gang bound again to other nodes.
-ReplicaSets make pods anew. The grace before a node counts as lost is 0 here, and comes on top in use.
+Gangs of 2 to 8 pods with a node each, which require one leaf of 8 nodes, fill part of the cluster; part of the gangs
+restart as a whole when they lose a member. Then, one loss after the other: a gang is chosen at random, and 1 to all of
+its nodes are cut off, are deleted, or get an ill GPU at once. The clock runs from the API server's answer to the last
+of these writes until the watch shows the whole gang bound again to other nodes. ReplicaSets make pods anew. The grace
+before a node counts as lost is 0 here, and comes on top in use.
 """
 
 from __future__ import annotations
 
 import asyncio
+import enum
 import random
 import sys
 import tempfile
@@ -20,15 +22,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-import yaml
 from rich.console import Console
 from rich.table import Table
 
-import gangline_profiles
 from gangline_e2e import gangs, node_losses
 from gangline_e2e.api import Api, connect
+from gangline_e2e.day import fabric
+from gangline_e2e.day.fabric import Fabric
 from gangline_e2e.gang_crds import install_foreign
-from gangline_e2e.gpu_crds import install
+from gangline_e2e.gpu_crds import NODE_STATUSES, install
+from gangline_e2e.gpu_fleet import configuration
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.node_losses import Members
 from gangline_e2e.scheduler import Gangline
@@ -36,7 +39,30 @@ from gangline_e2e.workloads import Manifest
 
 LEAF = 8
 REQUIRED = {"gangline.dev/topology-required": "leaf"}
+RESTART = {"gangline.dev/recovery": "restart"}
+LEASES = "kube-system"
+READY_S = 180.0
+SLOW_S = 2.0
+"""After a recovery that takes longer, the events about the gang are printed."""
 OPTIONS = Options(controller_manager=True, controller_manager_args=("--concurrent-replicaset-syncs=16",))
+
+
+class Fault(enum.StrEnum):
+    """How a node is lost."""
+
+    NOT_READY = "node not ready"
+    DELETED = "node deleted"
+    ILL = "GPU unhealthy"
+
+
+class Way(enum.StrEnum):
+    """How a gang has become whole again."""
+
+    BESIDE = "beside the others"
+    MOVED = "moved as a whole"
+    RESTARTED = "restarted"
+    NO_ROOM = "told that there is no room"
+    """The scheduler said so, and the nodes came back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,29 +71,35 @@ class Recovered:
 
     seconds: float
     lost: int
-    is_move: bool
-    had_room: bool = True
-    """Without room anywhere, the scheduler says so, and the nodes come back."""
+    fault: Fault
+    way: Way
 
 
 class Losing:
     """Gangs on a cluster that loses nodes."""
 
-    def __init__(self, api: Api, members: Members, chance: random.Random) -> None:
+    def __init__(self, api: Api, members: Members, chance: random.Random, numbers: Fabric) -> None:
         self._api = api
         self._members = members
+        self._numbers = {numbers.name(number): number for number in range(numbers.nodes)}
+        self._fabric = numbers
         self._chance = chance
         self._sizes: dict[str, int] = {}
+        self._restarting: set[str] = set()
 
-    async def fill(self, nodes: int) -> None:
-        """Gangs for so many nodes."""
+    async def fill(self, nodes: int, restart: float) -> None:
+        """Gangs for so many nodes, of which a part restarts."""
         left = nodes
         while left >= 2:
             size = min(left, self._chance.randint(2, LEAF))
-            self._sizes[f"gang-{len(self._sizes)}"] = size
+            name = f"gang-{len(self._sizes)}"
+            self._sizes[name] = size
+            if self._chance.random() < restart:
+                self._restarting.add(name)
             left -= size
         for name, size in self._sizes.items():
-            await self._api.create_many(node_losses.replicated(name, size, gangs.PROFILE, REQUIRED))
+            notes = REQUIRED | (RESTART if name in self._restarting else {})
+            await self._api.create_many(node_losses.replicated(name, size, gangs.PROFILE, notes))
         await asyncio.gather(*(self._members.whole(name, size, (), 300) for name, size in self._sizes.items()))
 
     async def lose(self) -> Recovered:
@@ -75,26 +107,54 @@ class Losing:
         name = self._chance.choice(sorted(self._sizes))
         size, before = self._sizes[name], {member.uid: member.node for member in self._members.of(name)}
         lost = self._chance.sample(sorted(before.values()), self._chance.randint(1, size))
-        gone: Sequence[Manifest] = ()
+        fault = self._chance.choice(list(Fault))
         told = await self._notes(before)
-        if self._chance.random() < 0.5:
-            await node_losses.cut_off(self._api, lost)
-        else:
-            gone = await node_losses.delete(self._api, lost)
+        gone = await self._break(fault, lost)
         start = time.monotonic()
-        has_room = await self._recovers(name, size, lost, before, told)
-        end = time.monotonic()
+        has_room = await self._recovers(name, lost, before, told)
+        seconds = time.monotonic() - start
         stayed = len(before.keys() & {member.uid for member in self._members.of(name)})
-        await (self._api.create_many(gone) if gone else node_losses.heal(self._api, lost))
+        way = Way.NO_ROOM
+        if has_room:
+            moved = Way.MOVED if stayed < size - len(lost) else Way.BESIDE
+            way = Way.RESTARTED if name in self._restarting and len(lost) < size else moved
+        if seconds > SLOW_S:
+            await self._explain(name)
+        await self._mend(fault, lost, gone)
         await self._members.whole(name, size)
         await self._settled(lost)
-        return Recovered(end - start, len(lost), stayed < size - len(lost), has_room)
+        return Recovered(seconds, len(lost), fault, way)
 
-    async def _recovers(
-        self, gang: str, size: int, lost: Sequence[str], members: Container[str], told: set[str]
-    ) -> bool:
+    async def _break(self, fault: Fault, nodes: Sequence[str]) -> Sequence[Manifest]:
+        """Nodes are lost; returns those that are gone."""
+        if fault is Fault.DELETED:
+            return await node_losses.delete(self._api, nodes)
+        if fault is Fault.NOT_READY:
+            await node_losses.cut_off(self._api, nodes)
+        else:
+            await self._report(nodes, "Unhealthy")
+        return ()
+
+    async def _mend(self, fault: Fault, nodes: Sequence[str], gone: Sequence[Manifest]) -> None:
+        if fault is Fault.DELETED:
+            await self._api.create_many(gone)
+        elif fault is Fault.NOT_READY:
+            await node_losses.heal(self._api, nodes)
+        else:
+            await self._report(nodes, "Healthy")
+
+    async def _report(self, nodes: Sequence[str], health: str) -> None:
+        """The agents of these nodes say how the first GPU is."""
+        reports = {node: self._fabric.report(self._numbers[node]) for node in nodes}
+        for report in reports.values():
+            report["status"]["devices"][0]["health"] = health
+            report["status"]["healthy"] -= health != "Healthy"
+        merges = (self._api.merge(f"{NODE_STATUSES}/{node}/status", report) for node, report in reports.items())
+        await asyncio.gather(*merges)
+
+    async def _recovers(self, gang: str, lost: Sequence[str], members: Container[str], told: set[str]) -> bool:
         """Wait until a gang is whole again, or its members are told anew that it has no room; whether it is whole."""
-        whole = asyncio.create_task(self._members.whole(gang, size, lost, 120))
+        whole = asyncio.create_task(self._is_whole(gang, lost, members))
         while not whole.done():
             await asyncio.wait((whole,), timeout=1.0)
             if not whole.done() and await self._notes(members) - told:
@@ -102,6 +162,21 @@ class Losing:
                 return False
         await whole
         return True
+
+    async def _is_whole(self, gang: str, lost: Sequence[str], before: Container[str]) -> None:
+        """Wait until a gang is whole, and consists of new pods alone if it restarts."""
+        await self._members.whole(gang, self._sizes[gang], lost, 120)
+        while gang in self._restarting and any(member.uid in before for member in self._members.of(gang)):
+            await asyncio.sleep(0.01)
+            await self._members.whole(gang, self._sizes[gang], lost, 120)
+
+    async def _explain(self, gang: str) -> None:
+        """Print the events about the pods of a gang, and about the gang."""
+        path = f"/apis/events.k8s.io/v1/namespaces/{self._api.namespace}/events"
+        found = [each for each in await self._api.list(path) if (each["regarding"].get("name") or "").startswith(gang)]
+        for each in sorted(found, key=lambda each: each["eventTime"] or "")[-4 * LEAF :]:
+            about = each["regarding"]["name"]
+            print(f"  {each['eventTime']} {about} {each['reason']}: {each.get('note')}", file=sys.stderr)
 
     async def _notes(self, members: Container[str]) -> set[str]:
         """The events that say to one of these pods that there is no room, each time that it was said."""
@@ -123,23 +198,25 @@ class Losing:
 
 def profile() -> Manifest:
     """The packaged profile for GPUs, without a grace."""
-    config: Manifest = yaml.safe_load(gangline_profiles.read(gangs.PROFILE))
+    config = configuration(LEASES)
     config["profiles"][0]["pluginConfig"].append({"name": "Recovery", "args": {"graceSeconds": 0}})
     return config
 
 
-async def run(nodes: int, losses: int, fill: float, seed: int, folder: Path) -> list[Recovered]:
+async def run(nodes: int, losses: int, fill: float, restart: float, seed: int, folder: Path) -> list[Recovered]:
     """All losses."""
     chance = random.Random(seed)
+    leaves = max(1, nodes // LEAF)
+    numbers = Fabric(nodes=leaves * LEAF, gpus=8, leaves=leaves, spines=max(1, leaves // 25))
     with ControlPlane(folder / "plane", OPTIONS) as plane:
         async with connect(plane.kubeconfig) as api:
             await install(api)
             await install_foreign(api)
-            await api.create_many(gangs.fabric(spines=5, leaves=max(1, nodes // (5 * LEAF)), nodes=LEAF))
-            with Gangline(plane.kubeconfig, folder / "gangline", profile()):
+            await fabric.build(api, numbers)
+            with Gangline(plane.kubeconfig, folder / "gangline", profile(), start_s=READY_S):
                 async with node_losses.following(api) as members:
-                    losing = Losing(api, members, chance)
-                    await losing.fill(int(nodes * fill))
+                    losing = Losing(api, members, chance, numbers)
+                    await losing.fill(int(nodes * fill), restart)
                     found = []
                     for number in range(losses):
                         found.append(await losing.lose())
@@ -151,25 +228,41 @@ async def run(nodes: int, losses: int, fill: float, seed: int, folder: Path) -> 
 @click.option("--nodes", default=1000, show_default=True)
 @click.option("--losses", default=200, show_default=True)
 @click.option("--fill", default=0.8, show_default=True, help="Part of the nodes that gangs take.")
+@click.option("--restart", default=0.25, show_default=True, help="Part of the gangs that restart as a whole.")
 @click.option("--seed", default=1, show_default=True)
-def main(nodes: int, losses: int, fill: float, seed: int) -> None:
+def main(nodes: int, losses: int, fill: float, restart: float, seed: int) -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory() as folder:
-        found = asyncio.run(run(nodes, losses, fill, seed, Path(folder)))
+        found = asyncio.run(run(nodes, losses, fill, restart, seed, Path(folder)))
     table = Table("", "losses", "p50 s", "p90 s", "p99 s", "max s", box=None)
-    placed = [each for each in found if each.had_room]
-    kinds = {
-        "all that had room": placed,
-        "beside the others": [each for each in placed if not each.is_move],
-        "moved as a whole": [each for each in placed if each.is_move],
-        "told that there is no room": [each for each in found if not each.had_room],
-    }
-    for title, some in kinds.items():
+    for title, some in kinds(found).items():
         if some:
             times = sorted(each.seconds for each in some)
             table.add_row(title, str(len(times)), *(f"{_quantile(times, q):.2f}" for q in (0.5, 0.9, 0.99, 1.0)))
-    Console(width=100).print(f"{nodes} nodes, {fill:g} full, {losses} losses, seed {seed}")
+    Console(width=100).print(
+        f"{nodes} nodes, {fill:g} full, {losses} losses, seed {seed}; a grace of 0 s, which comes on top in use"
+    )
     Console(width=100).print(table)
+
+
+def kinds(found: Sequence[Recovered]) -> dict[str, Sequence[Recovered]]:
+    """The losses by what they are judged by, under titles."""
+    placed = [each for each in found if each.way is not Way.NO_ROOM]
+    beside = [each for each in placed if each.way is Way.BESIDE]
+    counts = [(f"  {count} lost", [each for each in beside if each.lost == count]) for count in range(1, LEAF + 1)]
+    ways = [(str(way), [each for each in placed if each.way is way]) for way in (Way.MOVED, Way.RESTARTED)]
+    faults = [(str(fault), [each for each in placed if each.fault is fault]) for fault in Fault]
+    without = [each for each in found if each.way is Way.NO_ROOM]
+    return dict(
+        [
+            ("all that had room", placed),
+            (str(Way.BESIDE), beside),
+            *counts,
+            *ways,
+            *faults,
+            (str(Way.NO_ROOM), without),
+        ]
+    )
 
 
 def _quantile(times: Sequence[float], q: float) -> float:

@@ -15,7 +15,8 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 
-from gangline.queueing.units import Unit
+from gangline.queueing.units import Place, Unit
+from gangline.queueing.void_entries import FEWEST, without_void
 
 ALLOWANCE = 0.5
 """Seconds of deciding that a namespace may use at once."""
@@ -32,6 +33,8 @@ class Turns:
 
     def __init__(self) -> None:
         self._due: list[_Entry] = []
+        self._most = FEWEST
+        """With more entries, those of units that are gone are dropped."""
         self._late: list[tuple[tuple[float, ...], int, Unit, str]] = []
         self._late_of: Counter[str] = Counter()
         self._spent: dict[str, tuple[float, float]] = {}
@@ -47,6 +50,7 @@ class Turns:
     def push(self, key: tuple[float, ...], unit: Unit) -> None:
         """Add a unit that is to be tried."""
         heapq.heappush(self._due, (key, next(self._number), unit))
+        self._most = without_void(self._due, _is_active, self._most)
 
     def pop(self, now: float) -> Unit | None:
         """The unit to try next; None when there is no unit."""
@@ -75,3 +79,7 @@ class Turns:
     def _owes(self, namespace: str, now: float) -> float:
         seconds, then = self._spent.get(namespace, (0.0, now))
         return max(0.0, seconds - SHARE * (now - then))
+
+
+def _is_active(entry: _Entry) -> bool:
+    return entry[2].place is Place.ACTIVE

@@ -13,8 +13,10 @@ import math
 from collections.abc import Iterator
 
 from gangline.queueing.units import Place, Unit
+from gangline.queueing.void_entries import FEWEST, without_void
 
-Heap = list[tuple[float, int, Unit]]
+Entry = tuple[float, int, Unit]
+Heap = list[Entry]
 """The time at which a unit is due, a number that no other entry has, and the unit."""
 
 
@@ -27,23 +29,27 @@ class Waking:
     def __init__(self) -> None:
         self._backoff: Heap = []
         self._timers: Heap = []
+        self._most_backoff = self._most_timers = FEWEST
+        """With more entries, void ones are dropped."""
         self._number = itertools.count()
 
     def back_off(self, unit: Unit) -> None:
         """The unit backs off until `unit.due`."""
         heapq.heappush(self._backoff, (unit.due, next(self._number), unit))
+        self._most_backoff = without_void(self._backoff, _backs_off, self._most_backoff)
 
     def look_at(self, unit: Unit, time: float) -> None:
         """Look at a gated or unschedulable unit at this time, even if no event comes."""
         unit.wake_at = time
         heapq.heappush(self._timers, (time, next(self._number), unit))
+        self._most_timers = without_void(self._timers, _is_looked_at, self._most_timers)
 
     def backed_off(self, now: float) -> Iterator[Unit]:
         """Take the units whose backoff has ended."""
         heap = self._backoff
-        while heap and (heap[0][0] <= now or not _backs_off(*heap[0])):
+        while heap and (heap[0][0] <= now or not _backs_off(heap[0])):
             entry = heapq.heappop(heap)
-            if _backs_off(*entry):
+            if _backs_off(entry):
                 yield entry[2]
 
     def to_look_at(self, now: float) -> Iterator[Unit]:
@@ -57,7 +63,7 @@ class Waking:
 
     def times(self) -> list[float]:
         """When the next unit has backed off, and when the next unit is looked at, if any."""
-        while self._backoff and not _backs_off(*self._backoff[0]):
+        while self._backoff and not _backs_off(self._backoff[0]):
             heapq.heappop(self._backoff)
         return [time for time, _, _ in (*self._backoff[:1], *self._timers[:1])]
 
@@ -66,6 +72,13 @@ class Waking:
         return [unit for _, _, unit in self._backoff]
 
 
-def _backs_off(due: float, number: int, unit: Unit) -> bool:
+def _backs_off(entry: Entry) -> bool:
     """Whether an entry for the end of a backoff is still valid."""
+    due, _, unit = entry
     return unit.place is Place.BACKOFF and unit.due == due
+
+
+def _is_looked_at(entry: Entry) -> bool:
+    """Whether a unit is still to be looked at, at the time of this entry."""
+    time, _, unit = entry
+    return unit.place is not Place.GONE and unit.wake_at == time

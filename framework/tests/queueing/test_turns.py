@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gangline.queueing.turns import ALLOWANCE, MOST_NAMESPACES, Turns
-from gangline.queueing.units import Unit
+from gangline.queueing.units import Place, Unit
+from gangline.queueing.void_entries import FEWEST
 from gangline.state.cache import Cache
 from gangline.testing import make_pod
 
@@ -12,7 +13,7 @@ CACHE = Cache()
 
 def push(turns: Turns, name: str, namespace: str, since: float, priority: int = 0) -> None:
     pod = CACHE.record(make_pod(name, namespace=namespace, priority=priority))
-    turns.push((-priority, since), Unit([pod], added=since))
+    turns.push((-priority, since), Unit([pod], added=since, place=Place.ACTIVE))
 
 
 def order(turns: Turns, now: float, cost: float = 0.0) -> list[str]:
@@ -78,3 +79,17 @@ def test_accounts_of_namespaces_that_come_and_go_are_closed() -> None:
         turns.spent(f"n-{n}", 0.001, float(n))
 
     assert len(turns._spent) <= MOST_NAMESPACES
+
+
+def test_units_that_are_gone_are_dropped_though_nobody_takes_any() -> None:
+    turns = Turns()
+    for n in range(5 * FEWEST):
+        unit = Unit([CACHE.record(make_pod(f"p-{n}", namespace="a"))], added=float(n), place=Place.ACTIVE)
+        turns.push((float(-n),), unit)
+        if n % 5:
+            unit.move(Place.GONE, float(n))
+
+    assert len(turns) <= 2 * FEWEST
+    assert [name for name in order(turns, 0.0) if int(name[2:]) % 5 == 0] == [
+        f"p-{n}" for n in range(5 * FEWEST - 5, -1, -5)
+    ]

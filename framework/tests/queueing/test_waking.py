@@ -6,6 +6,7 @@ from gangline import SUCCESS, Action, ClusterEvent, on
 from gangline.queueing.backing_off import QueueSettings
 from gangline.queueing.queue import SchedulingQueue
 from gangline.queueing.units import Place, Unit
+from gangline.queueing.void_entries import FEWEST
 from gangline.queueing.waking import Waking
 from gangline.state.cache import Cache
 from gangline.testing import SCHEDULER, make_pod
@@ -42,6 +43,21 @@ def test_a_unit_to_look_at_is_taken_once_at_its_last_time() -> None:
     assert waking.times() == [4.0]
     assert list(waking.to_look_at(4.0)) == [unit]
     assert list(waking.to_look_at(20.0)) == []
+
+
+def test_units_that_are_gone_are_dropped_though_nobody_takes_any() -> None:
+    waking, backs_off, held = Waking(), a_unit(Place.BACKOFF, due=9.0), a_unit(Place.GATED)
+    waking.back_off(backs_off)
+    waking.look_at(held, 8.0)
+    for n in range(3 * FEWEST):
+        gone = a_unit(Place.BACKOFF, due=float(n))
+        waking.back_off(gone)
+        waking.look_at(gone, float(n))
+        gone.move(Place.GONE, 0.0)
+
+    assert len(waking.backing_off()) <= FEWEST + 1
+    assert list(waking.backed_off(9.0)) == [backs_off]
+    assert [unit for unit in waking.to_look_at(8.0) if unit.place is not Place.GONE] == [held]
 
 
 def test_a_time_to_look_at_a_unit_does_not_end_its_backoff() -> None:

@@ -167,17 +167,20 @@ class UnderWay:
         ]
 
     def are_leaving(self, key: str, lost: Container[str]) -> bool:
-        """Whether new members of a group that starts anew have to wait for old ones.
+        """Whether new members of a group have to wait for old ones.
 
-        Those on lost nodes may stay for long, so nobody waits for them. Where the group keeps its nodes, the old ones
-        have to be gone; where it moves, it is enough that they end.
+        They wait until all members that are removed end, the lost ones too: as long as one counts as a member, new ones
+        would be placed beside it. A group that starts anew on its own nodes waits until the old ones are gone; those on
+        lost nodes may stay for long, so nobody waits for that.
         """
         found = self.recovering.get(key)
-        if found is None or not found.starts_anew:
+        if found is None:
             return False
         pods = [pod for uid in found.removed if (pod := self.handle.state.pods.get(uid)) is not None]
-        there = [pod for pod in pods if pod.row >= 0 and pod.node_name not in lost]
-        found.is_held = any(not found.is_move or not pod.terminating for pod in there)
+        keeps_nodes = found.starts_anew and not found.is_move
+        found.is_held = any(
+            not pod.terminating or (keeps_nodes and pod.node_name not in lost) for pod in pods if pod.row >= 0
+        )
         return found.is_held
 
     def held(self) -> list[str]:

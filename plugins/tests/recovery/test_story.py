@@ -9,6 +9,7 @@ import pytest
 from framework.tests.gang_cluster import ONE_LEAF
 
 from gangline.kube.resources import REPLICA_SETS
+from gangline.simulate import SimulatedClient
 
 from .recovery_cases import LossStory
 
@@ -50,6 +51,25 @@ def test_a_gang_whose_leaf_has_no_room_moves_as_a_whole() -> None:
     cluster.play(story)
 
     assert any("the gang moves as a whole" in note for note in cluster.notes())
+
+
+@pytest.mark.parametrize("failed", [1, 3])
+def test_no_new_member_joins_lost_ones_that_are_not_removed_yet(failed: int) -> None:
+    cluster = LossStory()
+    cluster.client = SimulatedClient(cluster.server, latency={"bind": 0.01, "delete": 8.0})
+
+    async def story() -> None:
+        cluster.add_job("train", 4)
+        await cluster.runs("train", 4)
+        (leaf,) = cluster.leaves_of("train")
+        for number in range(failed):
+            cluster.fail(cluster.node_of("train", number))
+            await asyncio.sleep(0.2)
+        await cluster.moved("train", 4, leaf, SOON + 30.0)
+
+    cluster.play(story)
+
+    assert not any("no room beside" in note or "that it needs are bound" in note for note in cluster.notes())
 
 
 def test_the_members_of_a_deleted_node_are_replaced() -> None:

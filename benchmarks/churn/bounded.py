@@ -1,0 +1,47 @@
+"""The collections that have a maximum size in the code, by the type and the attribute that hold them.
+
+They fill slowly: what was bound, decided or told is remembered for so many pods. Everything else has to stay as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+BOUNDED: Mapping[str, str] = {
+    "Beliefs._seen": "doubles at most before deleted pods are forgotten, from 1,024 on",
+    "Beliefs._new": "as Beliefs._seen",
+    "Beliefs._trusted": "65,536 pods",
+    "BoundedCache._kept": "so many bytes",
+    "BoundedCache._sizes": "so many bytes",
+    "Changes._log": "32,768 changes",
+    "Decisions._noted": "so many bytes",
+    "DeviceTable._before": "65,536 pods",
+    "DeviceTable._reserved": "65,536 pods",
+    "EventRecorder._warned": "10,000 objects",
+    "EventRecorder._written": "10,000 events",
+    "Failures._said": "one for each hook of a plugin that was slow, or has failed",
+    "Failures.slow_counts": "one for each hook of a plugin",
+    "Locks._gone": "so many pods",
+    "NodeReports._had": "20,000 nodes",
+    "NodeWear._nodes": "16,384 nodes",
+    "NodeWear._points": "nodes that were lost in the last hours",
+    "PodAllocator._cuts": "so many bytes",
+    "PodAllocator._outlines": "so many bytes",
+    "PodCounts._empty": "1,024 groups",
+    "PodCounts._groups": "1,024 groups",
+    "PodCounts._groups_by_pair": "1,024 groups",
+    "PodHistory._seen": "so many pods",
+    "Series.counts": "one histogram for each set of labels",
+    "SliceTable._seen": "the nodes of the cluster",
+    "Turns._due": "twice as many as wait, from 1,024 on",
+    "Waking._backoff": "twice as many as wait, from 1,024 on",
+    "Waking._timers": "twice as many as wait, from 1,024 on",
+    "Wants._read": "twice as many as there are, and some",
+    "Wants._same": "twice as many as there are, and some",
+    "WeakKeyDictionary.data": "what is there: it holds nothing",
+    "WeakSet.data": "what is there: it holds nothing",
+    "WeakValueDictionary.data": "what is there: it holds nothing",
+    "_Answer.fits": "an entry for each node, for each kind of hardware",
+    "_Key.values": "twice as many as there are nodes with the label, and some",
+    "_Key.vocabulary": "twice as many as there are nodes with the label, and some",
+}

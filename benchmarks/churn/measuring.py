@@ -1,0 +1,45 @@
+"""What is there of a cluster on which pods have come and gone: sizes by scheduler, and memory."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from churn.bounded import BOUNDED
+from churn.cluster import Churn
+from churn.reach import Reach, of_modules
+from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock, VirtualLoop
+from gangline.simulate.history import History, Revision, Watch
+from gangline_fuzz.budget import resident
+
+_SURROUNDINGS = (Churn, InMemoryServer, SimulatedClient, VirtualClock, VirtualLoop, History, Revision, Watch)
+"""What both schedulers share, and what is not theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The state of a cluster at rest."""
+
+    pods: int
+    """That have come until then."""
+    sizes: Mapping[str, int]
+    """The size of each collection, by scheduler, type and attribute."""
+    kib: Mapping[str, int]
+    """Of what is reached from each scheduler."""
+    rss_mib: float
+    """Of the process: both schedulers and the API server."""
+
+
+def measure(churn: Churn) -> Measured:
+    """Look at everything."""
+    gc.collect()
+    sizes: dict[str, int] = {}
+    kib = {}
+    for name, scheduler in churn.schedulers.items():
+        found = Reach({name: scheduler, f"{name} running": churn.tasks[name]}, _SURROUNDINGS, BOUNDED)
+        sizes |= {f"{name}: {path}": size for path, size in found.sizes.items()}
+        kib[name] = found.bytes >> 10
+    found = Reach(of_modules("gangline"), _SURROUNDINGS, BOUNDED)
+    sizes |= {f"modules: {path}": size for path, size in found.sizes.items()}
+    return Measured(churn.done["made"], sizes, kib, resident())

@@ -1,0 +1,131 @@
+"""What grows is found and named; and nothing grows in a scheduler, whether it leads or stands by."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from churn.cluster import Churn, Pace
+from churn.measuring import Measured, measure
+from churn.reach import Reach, grown
+from gangline.simulate import run
+from memory import growing, slope
+
+PART, LEAST = 300, 6
+"""Pods between two looks, and growth that counts. One node comes with each 40 pods: what has an entry for each grows by
+7.
+"""
+
+
+class Holder:
+    """Holds collections in all ways in which objects do."""
+
+    __slots__ = ("_inner", "by_name", "column", "listeners")
+
+    def __init__(self) -> None:
+        self._inner: deque[str] = deque()
+        self.by_name: OrderedDict[str, list[int]] = OrderedDict()
+        self.column = np.zeros(4)
+        self.listeners: list[Callable[[], Any]] = []
+
+
+def test_sizes_are_those_of_all_objects_of_a_type_together() -> None:
+    holders = [Holder(), Holder()]
+    for number, each in enumerate(holders):
+        each._inner.extend("ab")
+        each.by_name["a"] = [1] * (number + 1)
+
+    sizes = Reach({"root": holders}).sizes
+
+    assert {name: size for name, size in sizes.items() if size} == {
+        "root": 2,
+        "Holder._inner": 4,
+        "Holder.by_name": 2,
+        "Holder.by_name[]": 3,
+        "Holder.column": 8,
+    }
+
+
+async def test_what_runs_and_what_is_called_back_is_reached() -> None:
+    def listen(seen: list[int]) -> Callable[[], None]:
+        return lambda: seen.append(1)
+
+    async def wait() -> None:
+        known = {"a": 1, "b": 2}
+        await asyncio.Event().wait()
+        known.clear()
+
+    other = Holder()
+    other.by_name["b"] = []
+    holder = Holder()
+    holder.listeners = [listen([1, 2, 3]), functools.partial(max, [1, 2]), other.by_name.popitem]
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+
+    sizes = Reach({"holder": holder, "task": task}).sizes
+
+    found = {name.rpartition("<locals>.")[2]: size for name, size in sizes.items() if size}
+    assert found["<lambda>().seen"] == 3 and found["wait().known"] == 2
+    assert found["Holder.listeners[]"] >= 2
+    task.cancel()
+
+
+def test_what_is_left_out_is_not_counted() -> None:
+    holder = Holder()
+    holder._inner.append("a")
+
+    assert "Holder._inner" not in Reach({"root": holder}, closed={"Holder._inner"}).sizes
+    assert not Reach({"root": holder}, without=(Holder,)).sizes
+
+
+def test_only_what_grows_each_time_is_named() -> None:
+    looks = [Counter(leak=3, filled=1, noise=5), Counter(leak=6, filled=9, noise=9), Counter(leak=9, filled=9, noise=2)]
+
+    assert grown(looks) == {"leak": (3, 6, 9)}
+    assert grown(looks, least=4) == {}
+
+
+def test_growth_is_told_by_million_pods() -> None:
+    found = [Measured(pods, {"kept": pods}, {}, 100.0 + pods / 1e5) for pods in (100_000, 200_000, 300_000)]
+
+    assert slope(found) == pytest.approx(10.0)
+    assert growing(found) == {"kept": (100_000, 200_000, 300_000)}
+
+
+def test_nothing_grows_in_a_leader_nor_in_a_standby() -> None:
+    churn = Churn(pace=Pace(pods_of_node=40, pods_of_namespace=70))
+
+    async def story() -> list[Measured]:
+        async with AsyncExitStack() as stack:
+            await churn.start(stack)
+            looks = []
+            for _ in range(3):
+                await churn.play(PART)
+                looks.append(measure(churn))
+            return looks
+
+    logging.disable(logging.WARNING)
+    try:
+        looks = run(story(), churn.clock)
+    finally:
+        logging.disable(logging.NOTSET)
+
+    assert churn.done["bound"] > 0.9 * churn.done["made"] and churn.done["deleted"] == churn.done["made"]
+    assert grown([each.sizes for each in looks], least=LEAST) == {}
+
+
+def test_a_leak_in_a_scheduler_is_named() -> None:
+    found = SimpleNamespace(kept=[1])
+
+    before, after = Reach({"root": found}).sizes, Reach({"root": SimpleNamespace(kept=[1] * 9)}).sizes
+
+    assert grown([before, after]) == {"SimpleNamespace.kept": (1, 9)}
