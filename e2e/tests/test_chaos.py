@@ -13,8 +13,22 @@ from gangline_chaos.judge.history import HistoryFile, read
 from gangline_chaos.judge.judging import Judge, judge
 from gangline_chaos.running import Plan, built, run, settle
 
-SELECTED = ("kill-leader", "stop-leader", "cut-leader", "stall-leader", "rough-answers", "kill-apiserver", "lose-node")
-"""One of each family."""
+SELECTED = (
+    "kill-leader",
+    "stop-leader",
+    "cut-leader",
+    "stall-leader",
+    "rough-answers",
+    "throttling",
+    "jump-clock",
+    "kill-apiserver",
+    "lose-node",
+    "unready-nodes",
+    "silent-agents",
+    "webhook-down",
+    "delete-locks",
+)
+"""Some of each family, in both lanes."""
 
 pytestmark = pytest.mark.timeout(300)
 
