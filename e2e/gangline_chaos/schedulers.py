@@ -56,6 +56,8 @@ class Replica:
 
     def is_ready(self) -> bool:
         """Whether it has listed everything that it watches."""
+        if not self.scheduler.alive():
+            return False
         try:
             with urllib.request.urlopen(f"{self.scheduler.url}/readyz", timeout=PATIENCE_S) as answer:
                 return bool(answer.status == 200)
