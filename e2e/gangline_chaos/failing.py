@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
 import signal
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 
 from gangline import failpoints
 from gangline_chaos import units
@@ -60,43 +58,64 @@ async def dies_at(site: Site, said: str, work: Callable[[], Awaitable[None]]) ->
 async def at_each(site: Site, seed: int, history: HistoryFile, say: Callable[[str], None]) -> list[str]:
     """Let one leader after the other die, each at the next failpoint; the failpoints that were not reached.
 
-    Two replicas lead in turn: while one leads and dies, the other one starts. A leader gets new work once all pods are
-    bound, unless it has died by then of what the leader before has left to it.
+    Of three replicas one is doomed to die. The other ones are keepers: after each death the standby takes over and has
+    all pods bound, and then hands over to the doomed one, which has started meanwhile.
     """
-    missed: list[str] = []
     rng, names = random.Random(seed), reached()
-    await _end_all(site)
-    turns = itertools.cycle(site.replicas.each[:2])
-    doomed = next(turns)
-    _arm(doomed, names[0])
+    leader = await site.replicas.leader()
+    standby, doomed = (replica for replica in site.replicas.each if replica is not leader)
+    for replica in site.replicas.each:
+        site.replicas.hold(replica)
+    await asyncio.to_thread(doomed.kill)
+    missed: list[str] = []
     for number, name in enumerate(names):
-        began = site.recorder.now()
-        history.add(Mark(began, "begin", name))
-        await site.api.until(partial(_leads_or_died, doomed), f"{doomed.name} leads", READY_S)
-        led, one, doomed = site.recorder.now(), doomed, next(turns)
+        if not number:
+            _arm(doomed, name)
+        history.add(Mark(site.recorder.now(), "begin", name))
+        await _hand_over_past(site, leader, standby, doomed)
+        leader.start()
+        if doomed.scheduler.alive():
+            await (_fill_report(site, FABRIC.nodes + number) if name.startswith(LATE) else _churn(site, rng, number))
+        died = await _dies(doomed)
         if number + 1 < len(names):
             _arm(doomed, names[number + 1])
-        await site.api.until(partial(_is_quiet, site, one), f"all pods are bound before {name}", WAIT_S)
-        bound = site.recorder.now()
-        if one.scheduler.alive():
-            await (_fill_report(site, FABRIC.nodes + number) if name.startswith(LATE) else _churn(site, rng, number))
-        died = await _dies(one)
         await site.recorder.caught_up()
         history.add(Mark(site.recorder.now(), "end", name))
-        times = f"led after {led - began:.1f} s, all bound {bound - led:.1f} s later"
-        say(f"{site.recorder.now():7.1f} s  {name}: {'died' if died else 'NOT reached'}, {times}")
+        began = site.recorder.now()
+        await site.api.until(lambda: _is_quiet(site), f"all pods are bound after {name}", WAIT_S)
+        leader, standby = await _roles(site, leader, standby)
+        how, took = "died" if died else "NOT reached", site.recorder.now() - began
+        say(f"{began:7.1f} s  {name}: {how}, recovered in {took:.1f} s")
         missed += [] if died else [name]
     for replica in site.replicas.each:
         site.replicas.release(replica)
     return missed
 
 
-async def _end_all(site: Site) -> None:
-    """No scheduler runs, and none is started."""
-    for replica in site.replicas.each:
-        site.replicas.hold(replica)
-        if replica.scheduler.alive():
-            await asyncio.to_thread(replica.kill)
+async def _hand_over_past(site: Site, leader: Replica, standby: Replica, doomed: Replica) -> None:
+    """Hand over to the doomed replica, and not to the standby: that one stands still meanwhile.
+
+    A doomed replica that has been quicker than the keepers, and has died of that already, need not lead again.
+    """
+    await site.api.until(lambda: _ready_or_ended(standby), f"{standby.name} is ready", READY_S)
+    standby.signal(signal.SIGSTOP)
+    try:
+        if doomed.scheduler.alive():
+            await hand_over(site, leader, doomed)
+        else:
+            await asyncio.to_thread(leader.kill)
+    finally:
+        standby.signal(signal.SIGCONT)
+
+
+async def _roles(site: Site, one: Replica, other: Replica) -> tuple[Replica, Replica]:
+    """The keeper that leads, and the other one."""
+    leader = await site.replicas.leader(among=(one, other))
+    return (one, other) if leader is one else (other, one)
+
+
+async def _ready_or_ended(replica: Replica) -> bool:
+    return not replica.scheduler.alive() or await asyncio.to_thread(replica.is_ready)
 
 
 def _arm(replica: Replica, name: str) -> None:
@@ -108,14 +127,14 @@ async def _leads_or_died(replica: Replica) -> bool:
     return not replica.scheduler.alive() or await asyncio.to_thread(replica.leads)
 
 
-async def _is_quiet(site: Site, leader: Replica) -> bool:
-    """Whether nothing is left to do for a leader, or it has died."""
-    return not leader.scheduler.alive() or all(map(is_bound, await site.api.list(site.api.pods)))
+async def _is_quiet(site: Site) -> bool:
+    """Whether all pods are bound."""
+    return all(map(is_bound, await site.api.list(site.api.pods)))
 
 
 async def hand_over(site: Site, leader: Replica, doomed: Replica) -> None:
     """Stop the leader, and wait until the other one leads or has died of that."""
-    await site.api.until(lambda: asyncio.to_thread(doomed.is_ready), f"{doomed.name} is ready", READY_S)
+    await site.api.until(lambda: _ready_or_ended(doomed), f"{doomed.name} is ready", READY_S)
     leader.is_expected_to_end = True
     leader.signal(signal.SIGTERM)
     if not await asyncio.to_thread(leader.scheduler.process.wait, STOP_S):

@@ -6,7 +6,7 @@ import asyncio
 import re
 import signal
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http.client import HTTPException
 from pathlib import Path
 
@@ -140,12 +140,12 @@ class Replicas:
         """Start it again when it ends, or has ended."""
         self._held.discard(replica.name)
 
-    async def leader(self, within_s: float = 60.0) -> Replica:
+    async def leader(self, within_s: float = 60.0, among: Sequence[Replica] | None = None) -> Replica:
         """The replica that leads, once one does; without an election the first one that is ready."""
         try:
             async with asyncio.timeout(within_s):
                 while True:
-                    for replica in self.each:
+                    for replica in among or self.each:
                         if await asyncio.to_thread(replica.leads if self._elect else replica.is_ready):
                             return replica
                     await asyncio.sleep(RESTART_S)

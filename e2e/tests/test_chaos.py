@@ -50,7 +50,7 @@ async def test_no_rule_is_broken_by_faults_of_each_family(tmp_path: Path) -> Non
 async def test_a_leader_that_dies_at_any_failpoint_leaves_nothing_that_the_next_one_cannot_mend(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl.gz"
     with HistoryFile(path) as history:
-        async with built(Plan(seed=1, lease_s=2.0), tmp_path, history) as site:
+        async with built(Plan(seed=1, replicas=3), tmp_path, history) as site:
             missed = await at_each(site, 1, history, print)
             await settle(site, history, print)
     judged = judge(read(path))
