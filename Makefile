@@ -43,7 +43,8 @@ control-plane: setup ## build etcd, kube-apiserver, kube-scheduler, kube-control
 	$(BIN)/python -m gangline_e2e build
 
 e2e: setup control-plane ## end-to-end tests on a real control plane
-	$(BIN)/pytest e2e/tests --ignore e2e/tests/unit
+	$(BIN)/pytest e2e/tests --ignore e2e/tests/unit -m "not alone" -n 2 --dist loadfile
+	$(BIN)/pytest e2e/tests --ignore e2e/tests/unit -m alone
 
 e2e-large: setup control-plane ## a day of 20,000 pods on 5,000 nodes, for an hour or MINUTES=20 (NODES=, PODS=, SEED=)
 	GANGLINE_DAY_MINUTES=$(or $(MINUTES),60) GANGLINE_DAY_NODES=$(or $(NODES),5000) GANGLINE_DAY_PODS=$(or $(PODS),20000) \

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Literal
 
-Kind = Literal["plain", "ours", "good", "bad", "soft"]
+Kind = Literal["plain", "ours", "good"]
 Point = tuple[float, float]
 
 _LIGHT = {
@@ -19,13 +19,10 @@ _LIGHT = {
     "plain": "#eef1f6",
     "ours": "#dfe4fb",
     "good": "#d5f0de",
-    "bad": "#fbdcdc",
-    "soft": "#ffffff",
     "plain-line": "#8791a3",
     "ours-line": "#4457c4",
     "good-line": "#2e8b57",
-    "bad-line": "#c24a4a",
-    "soft-line": "#b7bfcc",
+    "free-line": "#b7bfcc",
 }
 _DARK = {
     "panel": "#161b26",
@@ -34,17 +31,21 @@ _DARK = {
     "plain": "#262d3b",
     "ours": "#2a3372",
     "good": "#1d4a33",
-    "bad": "#5a2626",
-    "soft": "#161b26",
     "plain-line": "#7d889b",
     "ours-line": "#8c9bff",
     "good-line": "#5cc98c",
-    "bad-line": "#ee8585",
-    "soft-line": "#465064",
+    "free-line": "#465064",
 }
 GANGS = ("#3f6fd8", "#e08a1e", "#2fa36b", "#b455c4", "#d6475f", "#1a9fb3", "#8a7a2c", "#7a5cf0")
 """Colours that tell workloads apart, on both backgrounds."""
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
+
+
+_HEAD = (
+    '<marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" '
+    'orient="auto"><path class="tip" d="M 0 0 L 10 5 L 0 10 z"/></marker>'
+)
+"""The head of an arrow."""
 
 
 class Picture:
@@ -63,23 +64,15 @@ class Picture:
         for number, line in enumerate(lines):
             self.text(middle, top + 18 * number, line, "bold" if number == 0 else "dim", anchor="middle")
 
-    def frame(self, x: float, y: float, width: float, height: float, title: str = "") -> None:
-        """A border around other things, with its title at the top left."""
-        self._parts.append(f'<rect class="soft" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="10"/>')
-        if title:
-            self.text(x + 12, y + 20, title, "dim")
-
     def cell(self, x: float, y: float, size: float, colour: str = "") -> None:
         """A small square, of a workload's colour, or empty."""
         fill = f'fill="{colour}"' if colour else 'class="free"'
         self._parts.append(f'<rect {fill} x="{x:g}" y="{y:g}" width="{size:g}" height="{size:g}" rx="2"/>')
 
-    def arrow(self, points: Sequence[Point], label: str = "", at: Point | None = None, kind: Kind = "plain") -> None:
-        """A line along points with a head at its end; the label stands at a point of its own."""
+    def arrow(self, points: Sequence[Point]) -> None:
+        """A line along points with a head at its end."""
         path = " L ".join(f"{x:g} {y:g}" for x, y in points)
-        self._parts.append(f'<path class="{kind}-arrow" d="M {path}" marker-end="url(#{kind}-head)"/>')
-        if label and at:
-            self.text(*at, label, "dim", anchor="middle")
+        self._parts.append(f'<path class="arrow" d="M {path}" marker-end="url(#head)"/>')
 
     def text(self, x: float, y: float, text: str, style: str = "", anchor: str = "start") -> None:
         """One line of text; y is its base line."""
@@ -90,14 +83,13 @@ class Picture:
         """The file."""
         size = f'width="{self._width}" height="{self._height}" viewBox="0 0 {self._width} {self._height}"'
         title = escape(self._title)
-        kinds: tuple[Kind, ...] = ("plain", "ours", "good", "bad")
         return "\n".join(
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{title}">',
                 f"<title>{title}</title>",
                 f"<style>\n{_style()}\n</style>",
                 "<defs>",
-                *(_head(kind) for kind in kinds),
+                _HEAD,
                 "</defs>",
                 '<rect class="panel" width="100%" height="100%" rx="12"/>',
                 *self._parts,
@@ -115,13 +107,12 @@ def _rules(colours: dict[str, str]) -> list[str]:
         f".panel {{ fill: {colours['panel']}; }}",
         f"text {{ fill: {colours['text']}; }}",
         f".dim {{ fill: {colours['dim']}; }}",
-        f".free {{ fill: none; stroke: {colours['soft-line']}; }}",
+        f".free {{ fill: none; stroke: {colours['free-line']}; }}",
+        f".arrow {{ stroke: {colours['plain-line']}; }} .tip {{ fill: {colours['plain-line']}; }}",
     ]
-    for kind in ("plain", "ours", "good", "bad", "soft"):
-        line = colours[f"{kind}-line"]
-        rules.append(f".{kind} {{ fill: {colours[kind]}; stroke: {line}; }}")
-        rules.append(f".{kind}-arrow {{ stroke: {line}; }} .{kind}-tip {{ fill: {line}; }}")
-    return rules
+    return rules + [
+        f".{kind} {{ fill: {colours[kind]}; stroke: {colours[f'{kind}-line']}; }}" for kind in ("plain", "ours", "good")
+    ]
 
 
 def _fixed() -> list[str]:
@@ -132,10 +123,3 @@ def _fixed() -> list[str]:
         "path { fill: none; stroke-width: 1.6; }",
         "marker path { stroke: none; }",
     ]
-
-
-def _head(kind: Kind) -> str:
-    return (
-        f'<marker id="{kind}-head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" '
-        f'orient="auto"><path class="{kind}-tip" d="M 0 0 L 10 5 L 0 10 z"/></marker>'
-    )

@@ -20,7 +20,7 @@ from gangline_e2e.workloads import is_ready, kwok_node
 
 NODES_S = 300
 MOST_GPUS = 16
-"""Of a node: more are read from no report."""
+"""The most GPUs of a node: no report with more is read."""
 LEAVES_PER_SPINE = 25
 
 _folder = click.option(

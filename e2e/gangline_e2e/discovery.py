@@ -20,7 +20,7 @@ class Kind:
 
     @property
     def unversioned(self) -> tuple[str, str]:
-        """The same for every version in which these objects are served."""
+        """The API group and the plural, which are equal in all versions in which these objects are served."""
         return self.root.rpartition("/")[0], self.resource
 
     def collection(self, namespace: str) -> str:

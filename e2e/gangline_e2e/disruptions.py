@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 
-import gangline_profiles
 from gangline_e2e import gangs, node_losses
 from gangline_e2e.api import Api, connect
 from gangline_e2e.gpu_crds import install
+from gangline_e2e.gpu_fleet import PROFILE
 from gangline_e2e.workloads import Manifest, is_bound, priority_class
 
 DISRUPTION_TARGET = "DisruptionTarget"
@@ -172,7 +172,7 @@ async def furnished(kubeconfig: Path, nodes: int) -> AsyncIterator[Disruptions]:
 
 def configuration(**arguments: Manifest) -> Manifest:
     """The profile of gangs, with arguments of some plugins."""
-    config: Manifest = yaml.safe_load(gangline_profiles.read(gangs.PROFILE))
+    config: Manifest = yaml.safe_load(PROFILE.read_text())
     config["profiles"][0]["pluginConfig"] += [{"name": name, "args": args} for name, args in arguments.items()]
     return config
 

@@ -90,7 +90,7 @@ class Kubelet:
             raise
 
     async def _drop(self, pod: Manifest) -> None:
-        """Its processes have ended: the API server may forget the pod."""
+        """The pod's processes have ended: the API server may forget the pod."""
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
         await self._api.delete(path, at_once=True)
 

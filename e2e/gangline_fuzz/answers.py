@@ -31,7 +31,7 @@ class Odd(Exception):
 
 
 class Hidden(Exception):
-    """Its text cannot be had."""
+    """An exception that cannot be written as a text."""
 
     def __str__(self) -> str:
         return 7  # type: ignore[return-value]  # the point of it

@@ -42,7 +42,7 @@ QUIET = 35.0
 """Seconds of virtual time after which nothing is on its way: an informer backs off for 30."""
 STEP = 0.05
 made: WeakSet[Scheduler] = WeakSet()
-"""Those that somebody holds."""
+"""The schedulers that have been made and are still in memory."""
 CPU_OF_ONE, CPU_OF_GANG = 1.0, 5.0
 """Seconds of CPU for one object, and for several at once."""
 MEMORY = 100.0

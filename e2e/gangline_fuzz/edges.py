@@ -20,7 +20,7 @@ DEEP: tuple[Any, ...] = (
     {"@items": [2000, {}]}, {"@items": [20_000, "x"]}, {"@twice": {"a": 1, "b": [2]}},
 )  # fmt: skip
 WRONG: tuple[Any, ...] = (None, True, 0, -1, 1.5, "", "x", [], {}, [None], {"": None}, [[]], [{}], *DEEP, *HUGE)
-"""Of a type that the field does not have, or too much of it."""
+"""Values of a type that a field does not have, and too large ones."""
 
 TEXTS: tuple[Any, ...] = (
     "", " ", "x", "a", "b", "a/b", "//[", "[", "::", "%", "*", "\\", "\u0000", "\n", "é", "١", "½", "☃" * 90,

@@ -13,7 +13,7 @@ from gangline_fuzz import edges, vocabulary
 from gangline_fuzz.edges import Values
 
 DEPTH = 7
-"""Of structs in structs."""
+"""The greatest depth of structs in structs."""
 FIELDS = 3
 """At most so many fields of a struct are filled in beyond those that it must have."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
@@ -84,14 +83,12 @@ def users(status: Manifest) -> list[list[str]]:
     return [device.get("inUseBy", []) for device in status.get("status", {}).get("devices", [])]
 
 
-async def test_one_process_reports_for_200_nodes_within_seconds_and_again_when_it_restarts(
+async def test_one_process_reports_for_200_nodes_and_again_when_it_restarts(
     api: Api, control_plane: Cluster, start_agent: StartAgent
 ) -> None:
     words = ("--simulate", "dgx-h100", "--nodes", await add_fleet(api, 200))
-    started = asyncio.get_running_loop().time()
     agent = start_agent(control_plane.kubeconfig, *words)
     first = await api.wait_for(NODE_STATUSES, reports(8, api), 200, timeout_s=20)
-    took = asyncio.get_running_loop().time() - started
     processes.stop([agent], 10.0)
     start_agent(control_plane.kubeconfig, *words)
     beats = {each["metadata"]["name"]: each["status"]["heartbeatTime"] for each in first}
@@ -102,7 +99,6 @@ async def test_one_process_reports_for_200_nodes_within_seconds_and_again_when_i
         timeout_s=40,
     )
 
-    assert took < 20
     assert {each["metadata"]["uid"] for each in first} == {each["metadata"]["uid"] for each in later}
     assert _devices(first) == _devices(later)
     assert all(health(each) == ["Healthy"] * 8 for each in later)

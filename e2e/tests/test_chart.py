@@ -23,6 +23,9 @@ pytestmark = pytest.mark.timeout(120)
 MONITORING = {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}
 VALUE_SETS: dict[str, Manifest] = {
     "defaults": {},
+    "a quick lease": {
+        "leaderElection": {"leaseDuration": "6s", "renewDeadline": "4s", "retryPeriod": "1s"},
+    },
     "one of each": {"replicaCount": 1, "webhook": {"replicaCount": 1}, "leaderElection": {"leaderElect": False}},
     "many of each": {"replicaCount": 5, "autoscaling": {"enabled": True}, "priorityClassName": "system-node-critical"},
     "cert-manager": {"webhook": {"certificates": {"mode": "cert-manager"}}},
@@ -48,6 +51,7 @@ VALUE_SETS: dict[str, Manifest] = {
         "agent": {
             "simulate": "dgx-h100",
             "resourceSlices": "publish",
+            "partitions": True,
             "runtimeClassName": "nvidia",
             "nodeSelector": {"a": "b"},
         },
@@ -131,6 +135,11 @@ async def test_a_wrong_value_is_refused_with_its_path(helm: Helm, values: Manife
 async def test_a_certificate_that_would_be_renewed_for_ever_is_refused(helm: Helm) -> None:
     with pytest.raises(HelmFailed, match="renewBeforeDays: 30 must be less than days, 30"):
         await helm.render({"webhook": {"certificates": {"days": 30}}})
+
+
+async def test_partitions_of_real_gpus_are_refused(helm: Helm) -> None:
+    with pytest.raises(HelmFailed, match=r"agent\.partitions needs agent\.simulate and agent\.resourceSlices"):
+        await helm.render({"agent": {"partitions": True, "resourceSlices": "publish"}})
 
 
 async def test_every_value_stands_in_the_schema(helm: Helm) -> None:

@@ -7,16 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 
 import pytest
-import yaml
 
 from gangline_e2e.claims import grouping, listing, tainting
 from gangline_e2e.claims.building import Created, Decided, Story
+from gangline_e2e.claims.starting import USER, start_kube_scheduler
 from gangline_e2e.claims.telling import Outcome, prepare, tell
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.isolation import isolated
 from gangline_e2e.scheduler import Gangline, configuration, profile
 
-USER = "system:kube-scheduler"
 GATES = ("DRADeviceTaintRules", "DRAListTypeAttributes", "DRAWorkloadResourceClaims")
 """The gates of DynamicResources."""
 GROUPING = ("GenericWorkload", "GangScheduling")
@@ -52,11 +51,7 @@ pytestmark = pytest.mark.timeout(150)
 def theirs(own_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """All stories with kube-scheduler."""
     with _fresh(tmp_path_factory) as plane:
-        config = configuration()
-        config["clientConnection"] = {"kubeconfig": str(plane.kubeconfig_for(USER))}
-        file = plane.folder / "kube-scheduler.yaml"
-        file.write_text(yaml.safe_dump(config))
-        return asyncio.run(_told(plane, lambda: plane.start_scheduler([f"--config={file}", GATE])))
+        return asyncio.run(_told(plane, lambda: start_kube_scheduler(plane, GATE)))
 
 
 @pytest.fixture(scope="module")

@@ -13,18 +13,17 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-import yaml
 
 from gangline_e2e.claims import counting, extending, pooling, selecting
 from gangline_e2e.claims.building import Created, Decided, Story
 from gangline_e2e.claims.replaying import replay
+from gangline_e2e.claims.starting import USER, start_kube_scheduler
 from gangline_e2e.claims.telling import Outcome, prepare, tell
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.isolation import isolated
 from gangline_e2e.scheduler import Gangline, configuration, profile
 from gangline_e2e.workloads import Manifest, Manifests
 
-USER = "system:kube-scheduler"
 TOGETHER = (*counting.STORIES, *selecting.STORIES, *pooling.STORIES, *extending.STORIES)
 STORIES: Mapping[str, Story] = {story.name: story for story in (*TOGETHER, *pooling.ALONE)}
 Outcomes = Mapping[str, Outcome]
@@ -36,11 +35,7 @@ pytestmark = pytest.mark.timeout(150)
 def theirs(own_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """All stories with kube-scheduler."""
     with _fresh(tmp_path_factory) as plane:
-        config = configuration()
-        config["clientConnection"] = {"kubeconfig": str(plane.kubeconfig_for(USER))}
-        file = plane.folder / "kube-scheduler.yaml"
-        file.write_text(yaml.safe_dump(config))
-        return asyncio.run(_told(plane, lambda: plane.start_scheduler([f"--config={file}"])))
+        return asyncio.run(_told(plane, lambda: start_kube_scheduler(plane)))
 
 
 @pytest.mark.parametrize("name", STORIES)

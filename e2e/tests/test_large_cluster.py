@@ -43,7 +43,7 @@ STARTED_S = 60.0 + 0.4 * SIZE.day.seconds
 SETTLED_S = 90.0
 """Until a lock is gone that nobody needs: the reaper's sweep comes every 30 s."""
 
-pytestmark = pytest.mark.timeout(3 * SIZE.day.seconds + 900)
+pytestmark = [pytest.mark.timeout(3 * SIZE.day.seconds + 900), pytest.mark.alone]
 
 
 async def test_a_day_of_mixed_work(

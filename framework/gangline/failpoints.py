@@ -66,7 +66,7 @@ _passes: Counter[str] = Counter()
 
 
 def failpoint(name: str) -> None:
-    """A place with this name, one of NAMES."""
+    """Carry out the action that was chosen for this place, if there is one. The name is one of NAMES."""
     if name in _armed:
         _pass(name)
 

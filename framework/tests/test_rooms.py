@@ -31,6 +31,13 @@ def test_tests_of_the_framework_stand_in_rooms_that_there_are() -> None:
     assert tests <= ROOMS
 
 
+def test_packages_of_plugins_have_folders_of_tests_with_their_names() -> None:
+    plugins = ROOT.parents[1] / "plugins"
+    tests = {path.parent.name for path in (plugins / "tests").glob("*/test_*.py")}
+
+    assert tests == {path.parent.name for path in (plugins / "gangline_plugins").glob("*/__init__.py")}
+
+
 def test_plugins_may_import_what_is_public_and_nothing_else() -> None:
     contracts = tomllib.loads((ROOT.parents[1] / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (contract,) = (each for each in contracts if each.get("source_modules") == ["gangline_plugins"])
@@ -56,7 +63,7 @@ def test_a_name_of_a_class_has_one_meaning() -> None:
     for root in (ROOT, ROOT.parents[1] / "plugins" / "gangline_plugins"):
         for path in root.rglob("*.py"):
             for node in ast.parse(path.read_text()).body:
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                if isinstance(node, ast.ClassDef):
                     found.setdefault(node.name, []).append(f"{path.relative_to(root)}")
 
     assert len(found) > 500

@@ -1,4 +1,10 @@
-"""GangPermit: members of a group wait at permit until enough of them have reserved nodes for the group to run."""
+"""GangPermit: members of a group wait at permit until enough of them have reserved nodes for the group to run.
+
+The scheduler decides a group in one cycle, and all members that it places have a node before the first of them comes to
+permit. So mostly nobody waits here. A member waits only if the group needs members that are decided later; the member
+that completes the group lets all of them go. If a member waits too long, or loses its reservation, the binding ends for
+the whole group.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +36,7 @@ class GangPermitArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True)
 
 
 class GangPermit:
-    """Schedules the pods of a group as one unit: all members that the group needs get nodes, or none does.
-
-    A whole group is decided in one cycle: all its members have a node before the first of them is permitted. So a
-    member waits here only for members that are decided later. If one of them loses its reservation, the binding ends
-    for the whole group.
-    """
+    """Schedules the pods of a group as one unit: all members that the group needs get nodes, or none does."""
 
     name = "GangPermit"
     args_type = GangPermitArgs
@@ -48,7 +49,9 @@ class GangPermit:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """No events: a pod is rejected here only if another member was, and that member's plugins name the events."""
+        """Pods that come or go, and new or changed nodes: with them the members for which a pod waited in vain may get
+        nodes.
+        """
         return (on("pods", Action.ADD | Action.DELETE), on("nodes", Action.ADD | Action.UPDATE))
 
     @hookimpl

@@ -23,11 +23,11 @@ def amounts_of(handle: Handle, resources: Iterable[str]) -> tuple[Amounts, tuple
     """The amounts for a plugin that scores these resources, and the logs that it has to read for them."""
     if not any("/" in name for name in resources):
         return advertised, ()
-    served = _Served(handle)
+    served = _ServedByDevices(handle)
     return served.amounts, (served.changes,)
 
 
-class _Served:
+class _ServedByDevices:
     """As kube-scheduler v1.36, resource_allocation.go: where no device plugin advertises an extended resource, the
     devices of the class that serves the resource count, and those of them that claims have.
     """

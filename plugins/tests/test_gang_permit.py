@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from framework.tests.gangs import Gangs, fabric
 
-from gangline import PodInfo
+from gangline import Action, PodInfo
 from gangline.api.cycle_state import Cycle
 from gangline.queueing.waiting import PodAtPermit
 from gangline.testing import make_pod
-from gangline_plugins.gang_permit import GangPermitArgs
+from gangline_plugins.gang_permit import GangPermit, GangPermitArgs
 
 
 def permitted(gangs: Gangs, pod: PodInfo, row: int) -> dict[str, float]:
@@ -38,3 +38,11 @@ def test_a_pod_on_its_own_waits_for_nobody() -> None:
     gangs = Gangs(fabric())
 
     assert permitted(gangs, gangs.cache.record(make_pod("alone", cpu=1)), 0) == {}
+
+
+def test_a_group_that_waited_in_vain_is_tried_again_when_pods_or_nodes_come_or_go() -> None:
+    plugin = GangPermit(GangPermitArgs(), Gangs(fabric()).handle)
+
+    events = {(hint.event.resource, hint.event.action) for hint in plugin.events_to_register()}
+
+    assert events == {("pods", Action.ADD | Action.DELETE), ("nodes", Action.ADD | Action.UPDATE)}

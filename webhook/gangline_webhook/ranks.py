@@ -93,7 +93,7 @@ class _Workers:
     spec: JobSpec
     pod: PodSpec
     gpus: int | None
-    """Of one pod; None where that is not known."""
+    """The GPUs of one pod; None where the number is not known."""
     labels: Mapping[str, str] = field(default_factory=dict)
 
 

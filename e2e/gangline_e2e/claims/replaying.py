@@ -20,7 +20,7 @@ class Question:
 
     pod: str
     decided: str
-    """Its node, or why it has none."""
+    """The pod's node, or why it has none."""
     claims: list[str]
     answers: dict[str, Any]
     """By node: None, an error, or the allocations of the claims."""

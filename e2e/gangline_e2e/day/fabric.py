@@ -32,7 +32,7 @@ class Fabric:
     spines: int = 10
 
     def name(self, number: int) -> str:
-        """Of a node."""
+        """The name of a node."""
         return f"node-{number:05}"
 
     def leaf(self, number: int) -> int:

@@ -37,7 +37,7 @@ class Shape:
 
     @classmethod
     def of(cls, workload: Workload) -> Shape:
-        """That of a workload."""
+        """The shape of a workload."""
         kind = "claim" if workload.kind == "claim" else ""
         return cls(
             kind,

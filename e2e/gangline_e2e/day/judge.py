@@ -102,7 +102,7 @@ class Judge:
         self._claimed: dict[str, set[tuple[str, tuple[int, ...]]]] = defaultdict(set)
         """By claim: what its status has said."""
         self._starts: list[_Start] = []
-        """Of each workload that got its first node, in the order of time."""
+        """The start of each workload that has a node, in the order of time."""
         self._left: dict[str, float] = {}
         """Nodes that are gone, and since when."""
         self._promises: dict[str, Promise] = {}
@@ -116,7 +116,7 @@ class Judge:
         self.progress[workload.name] = Progress(workload)
 
     def withdraw(self, name: str) -> None:
-        """Its owner deletes a workload, or what is left of it."""
+        """The owner of a workload deletes it, or what is left of it."""
         self.progress[name].withdrawn = True
 
     def node(self, event: str, node: Node, now: float) -> None:

@@ -26,7 +26,7 @@ CLAIMS = "/apis/gpu.scheduling/v1/namespaces/{}/gpuclaims"
 
 
 def priority_classes() -> Iterator[Manifest]:
-    """Those that workloads name."""
+    """The priority classes that workloads name."""
     return (priority_class(name, value) for name, value in PRIORITIES.items())
 
 

@@ -12,7 +12,7 @@ ENDED = ("Succeeded", "Failed")
 
 
 class Metadata(msgspec.Struct, rename="camel", frozen=True):
-    """Of any object."""
+    """The metadata of any object."""
 
     name: str
     uid: str

@@ -40,7 +40,7 @@ class RejectedNodes:
                 found = tuple(itertools.islice(explain(cycle, pod, code), _MOST_REASONS + 1))
             else:
                 found = tuple(self.plugin.reasons[code - 1 : code])
-        except BaseException as error:  # nothing that a plugin raises goes further
+        except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
             raise self.failures.raised(self.name, "explain", error) from cause_of(error)
         if not found and explain is None:
             why = f"answered {code}, and has {len(self.plugin.reasons)} reasons"

@@ -1,9 +1,9 @@
 """The extension points, in the order in which they are called. This module has no logic.
 
-Names and meaning are kube-scheduler's. A plugin is a class. Each profile builds it once as `Plugin(args, handle)`. The
-class marks methods with `@hookimpl`; a method may leave out arguments that it does not need. `nodes` is a `NodeView`:
-an array that a plugin returns has one entry per node of the view, `len(nodes)` in all. A plugin cannot write to the
-arrays that it is given.
+Names and meaning are kube-scheduler's. A plugin is a class. Each profile builds it once; the constructor is given the
+parameters `args` and `handle` if it has parameters of these names. The class marks methods with `@hookimpl`, and these,
+too, are given only the arguments that they name. `nodes` is a `NodeView`: an array that a plugin returns has one entry
+per node of the view, `len(nodes)` in all. A plugin cannot write to the arrays that it is given.
 
 The framework checks every answer for type, length and range. A wrong answer, or an exception, is a failure of the
 plugin: the pod or gang is not placed and is tried again later, an event on it says why, and the log has the traceback.

@@ -30,7 +30,7 @@ from gangline.cel.values import Uint
 from gangline.errors import InvalidExpression
 
 MOST_DEEP = 250
-"""Nodes below each other."""
+"""The most nodes on a way from the root of an expression's tree to a leaf."""
 
 _LITERALS = {bool: BOOL, int: INT, Uint: UINT, float: DOUBLE, str: STRING, bytes: BYTES, type(None): NULL}
 

@@ -59,7 +59,7 @@ def _parameters(one: Type) -> set[Type]:
 
 
 def guard(one: Type) -> Guard:
-    """What tells values of a type at run time; of a list or map it looks at the first entry. None: any value."""
+    """The test whether a value has a type; None if any value has. The test reads the first entry of a list or map."""
     if one.kind in ("param", "dyn", "any"):
         return None
     exact = _EXACT.get(one.kind)

@@ -1,4 +1,4 @@
-"""What of a device an expression reads: a caller evaluates once for all devices that agree there."""
+"""The values of a device that an expression reads: a caller evaluates once for all devices that have them in common."""
 
 from __future__ import annotations
 

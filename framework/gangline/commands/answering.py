@@ -32,7 +32,7 @@ class Placed:
     pod: str
     node: str
     devices: str
-    """Its device ids, "0,1"; "" for none."""
+    """The ids of the pod's devices, "0,1"; "" for none."""
     decision: Mapping[str, Any] | None
     """The decision as the running scheduler remembers it; None if it does not, or cannot be asked."""
 

@@ -117,29 +117,30 @@ def run(
     Without --config the command serves the packaged profiles (`gangline profiles list`), or only the schedulerName in
     $SCHEDULER_NAME. It leaves pods that name no scheduler to kube-scheduler, unless a file says otherwise.
     """
+    _prepare(log_level, log_format)
+    configuration = load(files)
+    election = elected(configuration.leader_election, leader_elect, lock_name, lock_namespace)
+    endpoints = Endpoints(listen, secure_listen, pair_of_files(tls_cert_file, tls_private_key_file), plain_metrics)
+    settings = Options(
+        concurrency,
+        _identity(),
+        pod_deadline=pod_deadline,
+        gang_deadline=gang_deadline,
+        tells_expected_nodes=gates[EXPECTED_NODES],
+    )
+    connection = kubeconfig or configuration.client_connection.kubeconfig or None
+    paths = [Path(file) for file in files]
+    program = RunProgram(configuration, paths, election, connection, endpoints, hang_limit, settings)
+    with LastResort() as last_resort, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(program.run(last_resort))
+
+
+def _prepare(log_level: str, log_format: logs.Form) -> None:
+    """Set up logging, failpoints and memory, which concern the whole process."""
     logs.configure(log_level, log_format)
     failpoints.arm(os.environ.get(failpoints.VARIABLE, ""))
     keep_memory()
     collect_rarely()
-    configuration = load(files)
-    election = elected(configuration.leader_election, leader_elect, lock_name, lock_namespace)
-    program = RunProgram(
-        configuration,
-        [Path(file) for file in files],
-        election,
-        kubeconfig or configuration.client_connection.kubeconfig or None,
-        Endpoints(listen, secure_listen, pair_of_files(tls_cert_file, tls_private_key_file), plain_metrics),
-        hang_limit,
-        Options(
-            concurrency,
-            _identity(),
-            pod_deadline=pod_deadline,
-            gang_deadline=gang_deadline,
-            tells_expected_nodes=gates[EXPECTED_NODES],
-        ),
-    )
-    with LastResort() as last_resort, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(program.run(last_resort))
 
 
 def _identity() -> str:

@@ -45,17 +45,17 @@ def decode_args(file: str, path: str, args: Mapping[str, Any] | None, type_: typ
         decoded = msgspec.convert(data, type_, dec_hook=decode_custom)
     except msgspec.ValidationError as error:
         raise explained(error, file, path, data, type_) from error
-    except Exception as error:  # of the plugin's own type
+    except Exception as error:  # the plugin's own type may raise anything
         raise ConfigError(file, path, f"cannot be read as {type_.__name__}: {error!r}") from error
     for field in infinite_fields(data):
         raise ConfigError(file, f"{path}{field}", "must be a finite number")
-    for field, known in unknown_fields(data, _shape(type_)):  # whatever the type itself says of them
+    for field, known in unknown_fields(data, _shape(type_)):  # even if the type allows unknown fields
         raise ConfigError(file, f"{path}{field}", f"unknown field; {did_you_mean(field.rpartition('.')[2], known)}")
     return decoded
 
 
 def infinite_fields(data: object, path: str = "") -> Iterator[str]:
-    """The paths of numbers that are infinite or not a number: no setting means something with them."""
+    """The paths of numbers that are infinite or not a number: no setting has a meaning for them."""
     if isinstance(data, float) and not math.isfinite(data):
         yield path
     elif isinstance(data, Mapping):

@@ -63,7 +63,7 @@ class Plugins(Section, frozen=True):
         name: "a profile does not list plugins here: each enabled plugin that has the method is called"
         for name in (*NOT_LISTED, *msgspec.defstruct("_", NOT_LISTED, rename="camel").__struct_encode_fields__)
     }
-    """What to say of names that are no fields."""
+    """Messages for names that are no fields, by name."""
 
     pre_enqueue: PluginSet = PluginSet()
     queue_sort: PluginSet = PluginSet()

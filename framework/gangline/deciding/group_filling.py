@@ -89,7 +89,8 @@ class Filler:
         if not np.count_nonzero(feasible):
             return np.zeros(len(feasible), dtype=np.int64)
         holds = self._by_numbers(filtered.pod.cls)
-        # A filter that lets the first pod in knows better than the arithmetic, of resources that are not counted.
+        # Where the filters accept a pod and the arithmetic finds no room, the filters are right: they know of resources
+        # that nodes do not list, for example those that devices of claims or extenders provide.
         known_better = feasible & (holds < 1)
         if known_better.any():
             holds = np.where(known_better, self._by_numbers(filtered.pod.cls, elsewhere=True), holds)

@@ -1,4 +1,9 @@
-"""Which members of a group are alike: a result for one of them holds for all of them."""
+"""Which members of a group are alike: a result for one of them holds for all of them.
+
+A gang of 1,000 pods is mostly one pod a thousand times. Members with equal likeness are filtered once, and counted
+instead of tried one by one. The likeness is the pod's identity for its profile, together with the strategy that its
+group has chosen, which is read by the framework itself and by no plugin.
+"""
 
 from __future__ import annotations
 

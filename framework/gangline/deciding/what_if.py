@@ -1,4 +1,10 @@
-"""Answers plugins' questions outside of a cycle: where pods would go, and what would help a group that waits."""
+"""Answers plugins' questions outside of a cycle: where pods would go, and what would help a group that waits.
+
+Plugins that plan ahead (recovery, suspension, defragmentation) must not have a second idea of what fits where. So they
+ask through their handle, and the answer comes from the same search that decides units, run to its end on the present
+columns. Nothing is reserved or announced, and the pods have no nodes afterwards. If a plugin takes pods off in a
+transaction and asks there, it learns what would fit without them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Allocates the claims of a pod on one node after the other, as kube-scheduler would."""
+"""Allocates the claims of a pod on one node after the other, as kube-scheduler would.
+
+`Allocator.ask` turns claims into a question. Its answers come from three steps, the cheap ones first. Columns over all
+devices say which of them each request may be given (`candidates`). Counting then settles most nodes without a search
+(`counting`). For the others, and for the devices themselves, the part of the columns that concerns the node is cut out
+as a small problem (`cutting`), and a search finds the solution that kube-scheduler would find (`search`).
+
+Many nodes are alike, and most do not change from one pod to the next. So solutions are kept by the shape of a problem
+and the state of its devices (`solving`), and the cut of a node is kept until its slices change. In the order `best` the
+solution is improved afterwards: the devices with the least loss serve (`losses`).
+"""
 
 from __future__ import annotations
 
@@ -34,14 +44,14 @@ from gangline.model.resource_slices import DeviceClass
 from gangline.status import BoolColumn
 
 Order = Literal["upstream", "best"]
-"""In which order devices are given: in that of kube-scheduler, or those first with which least is lost."""
+"""The order in which devices are tried: kube-scheduler's, or by what is lost with them, the least first."""
 _MOST_CUT_BYTES = 16 << 20
 """The memory of the cuts of one question."""
 _CUT_BYTES = 1500
 """The memory of a cut without its positions, about."""
 _POSITION_BYTES = 150
 _FEW = 4096
-"""If more nodes have changed, all cuts are forgotten."""
+"""If at most this many nodes have changed, only their cuts are forgotten, else all cuts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +132,7 @@ class PodAllocator:
         return self.counted(size).outcomes
 
     def counted(self, size: int, nodes: NDArray[np.int64] | None = None, is_bare: bool = False) -> Counted:
-        """What counting says of the nodes in these rows; of the first `size` rows without.
+        """The counts for the nodes in these rows; without rows, for the nodes in the first `size` rows.
 
         With `is_bare`, as if no claim had any device.
         """
@@ -167,7 +177,7 @@ class PodAllocator:
         return stock(self._candidates, self._layout, nodes)
 
     def alike(self, nodes: NDArray[np.int64]) -> Iterator[list[int]]:
-        """The nodes in these rows, in groups that have the same: see `likeness`."""
+        """The nodes in these rows, in groups with equal problems: see `likeness`."""
         return alike(self._candidates, self._layout, nodes)
 
     def on(
@@ -177,7 +187,9 @@ class PodAllocator:
         claims: Sequence[ResourceClaim] | None = None,
         order: Order = "upstream",
     ) -> NodeVerdict:
-        """What the node in this row has; for other claims of the same specs, if there are some."""
+        """The verdict on the node in this row. The devices are for `claims`, which have the same specs as the claims of
+        the question, or for the claims of the question.
+        """
         found = self._found(node)
         if isinstance(found, NodeVerdict):
             return found

@@ -28,18 +28,18 @@ class _Devices:
     """The devices of a node that matter to an ask."""
 
     numbers: RowNumbers
-    """By position: the row."""
+    """By position: the row of the device in the table."""
     rows: list[int]
-    """The same numbers."""
+    """`numbers` as a list."""
     pools: list[PlacedPool]
-    """By position."""
+    """By position: the pool of the device."""
     reached: NDArray[np.bool_] | None
     """By position: whether the node may use the device; None if it may use all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """What makes up the problem of a node, whatever is taken."""
+    """The part of a node's problem that does not depend on what claims have taken."""
 
     devices: _Devices
     shape: ProblemShape

@@ -51,8 +51,8 @@ class Holding:
         self.numbers: list[int] = [0] * len(problem.requests)
         """By claim: how many devices it has."""
         self.marks: list[list[tuple[int, dict[int, int]]]] = [[(0, {}) for _ in rules] for rules in problem.rules]
-        """By claim and rule: how many devices the rule has seen, and the values it remembers; a rule that wants equal
-        values remembers one, under 0, the others one for each request."""
+        """By claim and rule: how many devices the rule has accepted, and the values that it remembers. A rule for equal
+        values remembers one value, under 0; a rule for distinct values remembers one value for each request."""
 
     def kept_from(self, claim: int, choice: Choice) -> Mask:
         """Devices that somebody has who keeps this choice from having them."""

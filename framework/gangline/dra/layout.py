@@ -52,7 +52,7 @@ class DeviceLayout:
         self._rows: RowNumbers = np.zeros(0, dtype=np.int64)
         self._order: RowNumbers = np.zeros(0, dtype=np.int64)
         self._live = 0
-        """How many of `_rows` are those of nodes as they are now."""
+        """How many entries of `_rows` are in use; the others are left from nodes whose devices have changed since."""
         self._starts: RowNumbers = np.zeros(0, dtype=np.int64)
         """By node: where its devices begin in `_rows`, plus one; 0 if its pools have to be read."""
         self._lengths: RowNumbers = np.zeros(0, dtype=np.int64)

@@ -20,7 +20,7 @@ from gangline.dra.standing import IN_USE
 _MOST_ROWS = 250_000
 """Devices that are looked at together."""
 _FEW = 3
-"""So many nodes are not compared."""
+"""Up to this number, nodes are not compared."""
 
 
 def alike(candidates: Candidates, layout: DeviceLayout, nodes: RowNumbers) -> Iterator[list[int]]:

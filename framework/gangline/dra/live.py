@@ -344,7 +344,9 @@ class Devices:
 
 
 _NAMELESS = "?"
-"""The namespace, in texts, of the claims of a question. Their names are numbers: the same text serves other claims."""
+"""Stands for the namespaces of a question's claims, as numbers stand for their names: so other claims with the same
+specs get the same texts, with their own names (`_named`).
+"""
 
 
 def _named(text: str, claims: Sequence[ResourceClaim]) -> str:

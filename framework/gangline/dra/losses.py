@@ -42,7 +42,7 @@ _LAYOUT_BYTES = 4096
 _PART_BYTES = 200
 _MOST_KINDS = 4096
 _MOST_BITS = 73
-"""Of an amount in thousandths."""
+"""The binary logarithm of the largest amount, in thousandths."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 

@@ -198,7 +198,7 @@ def _takes_one_more(needs: list[tuple[int, Mask]], need: int, free: Mask, has: l
     """Give a need one more device, where others may move to other devices; `has` is changed in place."""
     queue = [need]
     hands_over: dict[int, tuple[int, Mask]] = {}
-    """By need: to whom it hands which of its devices if it gets another."""
+    """By need: the need to which it gives one of its devices once it gets another, and this device."""
     for getting in queue:
         found = needs[getting][1] & free
         if found:

@@ -77,7 +77,7 @@ def gather(slices: Mapping[int, ResourceSlice], numbers: list[int], nodes: NodeV
 
     `nodes` is a view over all rows. Without devices it is left out unless it is incomplete or invalid.
     """
-    return list(_Group(slices, numbers, nodes).pools())
+    return list(_SlicesOfPool(slices, numbers, nodes).pools())
 
 
 def devices_reach(each: ResourceSlice, nodes: NodeView) -> list[Reach]:
@@ -107,7 +107,7 @@ def _reach(name: str | None, everywhere: bool | None, selector: NodeSelector | N
     return match_selector(selector, nodes) if selector is not None else np.zeros(len(nodes), dtype=np.bool_)
 
 
-class _Group:
+class _SlicesOfPool:
     """All slices of one pool, of any generation."""
 
     def __init__(self, slices: Mapping[int, ResourceSlice], numbers: list[int], nodes: NodeView) -> None:

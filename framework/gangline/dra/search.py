@@ -136,7 +136,7 @@ class _Search:
             raise _TooLong
 
     def _request(self, claim: int, request: int) -> _Walk:
-        """From the begin of a request to the end."""
+        """From the start of a request to its end."""
         problem = self._problem
         if claim == len(problem.requests):
             return _Result.FOUND

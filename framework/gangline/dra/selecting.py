@@ -26,7 +26,7 @@ _MOST_BYTES = 64 << 20
 _KIND_BYTES = 200
 """The memory of the verdict on one kind of devices."""
 _FEW = 64
-"""So many rows are looked at one by one."""
+"""Up to this number, rows are evaluated one by one."""
 _MOST_TEXTS = 4096
 """Different failures that are told apart."""
 FAILURE = 2

@@ -66,7 +66,7 @@ class Solver:
         return self._shapes.put(problem, ProblemShape(problem)) if shape is None else shape
 
     def keep(self, shape: ProblemShape, state: Hashable, answer: SearchAnswer) -> None:
-        """This is the answer to the problem of nodes of a shape whose devices are in this state."""
+        """Remember the answer to the problem of nodes that have this shape, and whose devices are in this state."""
         shape.answers.put(state, answer)
         self._shapes.measure(shape.problem)
 

@@ -76,8 +76,9 @@ class Stakes:
         return apart / pairs
 
     def _broken(self, positions: Sequence[int]) -> float:
-        """More, the more free groups the devices are taken from: a group in use, or as large as what is taken, counts
-        little."""
+        """How much the devices break up groups of free devices: each device costs the part of its group that is free
+        when the device is taken. So groups that are in use already, or are taken whole, cost little.
+        """
         whole = [position for position in positions if not self.parts[position] and not self.rooms[position]]
         lost = 0.0
         for level, weight in enumerate(WEIGHTS):

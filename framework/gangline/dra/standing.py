@@ -30,14 +30,16 @@ Left = dict[tuple[str, str], int]
 
 
 class Standing:
-    """How the devices of a table stand; both go on from here together: see `take` and `give`."""
+    """What claims have of the devices of a table. The usage changes through `take` and `give` alone, so the columns and
+    the usage always agree.
+    """
 
     def __init__(self, table: SliceTable, usage: Usage) -> None:
         self.table = table
         self.usage = usage
         self._left: WeakKeyDictionary[PlacedPool, Left] = WeakKeyDictionary()
         self._has_left = False
-        """Whether there has been an entry."""
+        """Whether `_left` has ever had an entry."""
         self._states: RowColumn[np.uint8] = RowColumn(
             table.rows, np.uint8, lambda rows: [self._state(table.ids[row]) for row in rows.tolist()]
         )

@@ -16,9 +16,9 @@ class DeviceStock(NamedTuple):
     """Devices, by node."""
 
     total: NDArray[np.int64]
-    """All that the request means, whatever taints they have."""
+    """All devices that the request can mean, those with taints too."""
     given: NDArray[np.int64]
-    """Those of them of which a claim has something."""
+    """Those of which a claim has the whole or a share."""
 
 
 def stock(candidates: Candidates, layout: DeviceLayout, nodes: RowNumbers) -> DeviceStock:

@@ -28,7 +28,7 @@ SEVERAL = -1
 NOWHERE = -2
 """In place of a node: no node may use the device, or there is none in the row."""
 _WEAR = 100_000
-"""Rows that may be given other devices in any table, before it is worn."""
+"""How many rows may get other devices in a table of any size, before `is_worn` asks for a new table."""
 _NO_DEVICE = Device("")
 _NO_ID = ("", "", "")
 
@@ -37,7 +37,7 @@ PoolKey = tuple[str, str]
 
 
 @dataclass(slots=True, eq=False)
-class _Group:
+class _KnownPool:
     """All slices of one pool, and how nodes see it."""
 
     members: set[int] = field(default_factory=set)
@@ -84,7 +84,7 @@ class SliceTable:
         self._by_name = by_name
         self._is_settled = False
         """Whether somebody may have seen the table."""
-        self._groups: dict[PoolKey, _Group] = {}
+        self._groups: dict[PoolKey, _KnownPool] = {}
         self._by_node: dict[str, set[PoolKey]] = {}
         """By name of a node: the pools with a slice for this node."""
         self._selecting: set[PoolKey] = set()
@@ -93,10 +93,10 @@ class SliceTable:
         self._ranges: dict[int, tuple[str, range]] = {}
         """By slice with rows: its name and rows."""
         self._free: dict[int, list[range]] = {}
-        """By number: as many rows on end that are free."""
+        """By length: ranges of so many free rows."""
         self._vacant = 0
         self._own: dict[int, list[PlacedPool]] = {}
-        """By row of a node: the pools that it alone sees as it does."""
+        """By row of a node: the pools as this node alone sees them."""
         self._common: dict[PlacedPool, None] = {}
         """The other pools."""
         self._wide: dict[PlacedPool, None] = {}
@@ -146,7 +146,7 @@ class SliceTable:
             self.refused[each.metadata.name] = error
             return number
         self.slices[number] = each
-        self._groups.setdefault(_key(each), _Group()).members.add(number)
+        self._groups.setdefault(_key(each), _KnownPool()).members.add(number)
         self._changed(each)
         return number
 

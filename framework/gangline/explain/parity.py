@@ -1,6 +1,7 @@
 """Verdicts on single scheduling problems, in the form in which verdicts of kube-scheduler are recorded.
 
-Nothing else in the product uses this module: tests compare what it answers with what kube-scheduler answered.
+Nothing else in the product uses this module. Tests, and judges outside of this repository, compare its answers with
+those of kube-scheduler; they import `allocate`, `selects` and `verdict` from `gangline.explain`, so these names stay.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Finds the group of a pod: asks the readers in their order, and remembers their answers."""
+"""Finds the group of a pod: asks the readers in their order, and remembers their answers.
+
+A reader looks at annotations, owners and PodGroups, so its answer depends on objects that change. `Seen` notes which
+objects a reader has looked at; the answer is valid until one of them changes in a way that matters. As most changes
+matter to no pod, there are two quick checks before that: a counter of all such changes, in the slot of the pod, and the
+labels and annotations without which a pod without owners is in no group.
+"""
 
 from __future__ import annotations
 

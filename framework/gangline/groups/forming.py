@@ -1,4 +1,9 @@
-"""Makes groups and memberships from what a reader has found; contradictory numbers are refused here."""
+"""Makes groups and memberships from what a reader has found; contradictory numbers are refused here.
+
+The numbers come from objects that anybody may write. A group with numbers that are impossible, or larger than any
+cluster, becomes a `Problem` with a message: its pods wait and say why, and no other group is harmed. Members with a
+slice size get subgroups of this size; these are remembered, since every member of the group asks for them.
+"""
 
 from __future__ import annotations
 

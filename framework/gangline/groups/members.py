@@ -1,4 +1,9 @@
-"""Which pods of a group have a node: updated with every placement, including hypothetical ones."""
+"""Which pods of a group have a node: updated with every placement, including hypothetical ones.
+
+Each profile has one `PlacedMembers`, a tracker of the cluster's state. So within a transaction it counts the placements
+of the transaction too, and afterwards it is as before. A pod may be placed before the object that describes its group
+is known, for example while everything is listed. Such a pod is looked at again when objects of groups have changed.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from gangline.state.pods import PodInfo
 
 
 class SucceededSpec(Object):
-    """What of the spec says which group the pod was in."""
+    """The fields of the spec that say which group the pod was in."""
 
     scheduling_group: SchedulingGroup | None = None
 
@@ -129,7 +129,7 @@ class Succeeded:
 
 
 def without(group: PodGroup, succeeded: Counts) -> PodGroup:
-    """The group with so many members less that it needs; one that is created again needs itself."""
+    """The group, which needs so many members fewer, but at least one: a member that is created again needs itself."""
     parts = tuple(
         replace(part, min_member=max(0, part.min_member - succeeded.get(part.name, 0))) for part in group.subgroups
     )

@@ -109,7 +109,7 @@ class Informer(Generic[T]):
                 await self._rest(delay)
 
     async def _rest(self, seconds: float) -> None:
-        """Sleep, until a new list is asked for: who asks must not wait because of failures that may be long over."""
+        """Sleep after a failure. `resume` ends the sleep, because the cause of the failure may be long over."""
         resting = self._resting = asyncio.ensure_future(self._sleep(seconds))
         try:
             await asyncio.wait((resting,))
@@ -125,7 +125,7 @@ class Informer(Generic[T]):
         self.resume()
 
     def resume(self) -> None:
-        """Goes on over a new connection, at once: that the one at hand is dead may show late."""
+        """Goes on at once, over a new connection: the present connection may be dead without a sign of it."""
         self._failures = 0
         if self._resting is not None:
             self._resting.cancel()
@@ -137,7 +137,7 @@ class Informer(Generic[T]):
         return number(self.resource_version) >= version
 
     async def reached(self, version: int) -> None:
-        """Wait until that is so."""
+        """Wait until the handler has seen everything up to a resourceVersion."""
         while not self.has_reached(version):
             await self.moved()
 
@@ -209,7 +209,7 @@ class Informer(Generic[T]):
                 self._remove_missing(there, invalid)
             await self._take(listing)
         self._reach(listing.resource_version)
-        if asked == self._asked:  # else this list began too early to be the one that is asked for
+        if asked == self._asked:  # else somebody has asked for a new list after this one began
             self._must_list = False
             self.synced.set()
 

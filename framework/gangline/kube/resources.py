@@ -34,7 +34,7 @@ class Resource(Generic[T]):
     gate: str = field(default="", compare=False)
     """The feature gate of Kubernetes without which the API server does not serve the kind, though it knows it."""
     upgrade: Upgrade | None = field(default=None, compare=False)
-    """Of an older version: makes the data of one object the data of the newest version."""
+    """For an older version: turns the data of one object into data of the newest version."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", self.key or self.plural)

@@ -178,20 +178,20 @@ class _Connection(asyncio.Protocol):
     # From the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is open."""
+        """The connection is open."""
         self._transport = cast(asyncio.Transport, transport)
         self.is_open = True
         self._all.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is closed, by whomever."""
+        """The connection is closed, by this side or by the server."""
         self.is_open = False
         self._all.discard(self)
         self.lost.set()
         self._fail(exc if isinstance(exc, OSError) else ConnectionResetError("the server closed the connection"))
 
     def data_received(self, data: bytes) -> None:
-        """Part of an answer."""
+        """The server has sent a part of an answer."""
         if self._waiter is None:
             self.close()  # nobody has asked
             return

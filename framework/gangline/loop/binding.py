@@ -351,5 +351,5 @@ async def _answer(
     member: Decision, step: Callable[[Decision], Awaitable[Status]], answer: asyncio.Future[Status]
 ) -> None:
     status = await step(member)
-    if not answer.done():  # it is when the group was cut off meanwhile
+    if not answer.done():  # the answer is done if the group was cancelled meanwhile
         answer.set_result(status)

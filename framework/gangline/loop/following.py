@@ -88,15 +88,15 @@ class Informers:
                 informer.relist()
 
     async def confirmed(self, writes: Writes) -> None:
-        """Wait until the watches have told everything that this process has written."""
+        """Wait until the watches have shown everything that this process has written."""
         for informer in self._telling():
             while informer.resource is PODS and self._cluster.cache.unconfirmed:
                 await informer.moved()
             await informer.reached(writes.last(informer.resource))
 
     def told(self, writes: Writes) -> dict[str, int]:
-        """What the next leader has to have seen, by kind: of what leaders write, but kinds that the watch has not told
-        whole. Any thread may ask.
+        """The resourceVersions that the next leader must have seen, by kind of the objects that leaders write. A kind
+        is left out while its watch has not shown every write of this process. Any thread may call this.
         """
         return {
             informer.resource.key: informer.last_seen
@@ -105,7 +105,7 @@ class Informers:
         }
 
     def _telling(self) -> list[Informer[Any]]:
-        """Those that see every write of a leader; bindings and changes of pods that have ended are no concern."""
+        """The informers that see every write of a leader, but for bindings and changes of pods that have ended."""
         return [each for each in self if each.resource in WRITTEN and (each.is_whole or each.resource is PODS)]
 
     def follow(self, selections: Iterable[Selection[Any]]) -> None:

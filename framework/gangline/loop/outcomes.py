@@ -1,4 +1,10 @@
-"""What follows from the result of a decision: for the queue, the cache, events, conditions and metrics. No I/O."""
+"""What follows from the result of a decision: for the queue, the cache, events, conditions and metrics. No I/O.
+
+A decision ends in one of two ways. After a success the unit leaves the queue, and the metrics count it. After a
+rejection, or when a binding has failed, the plugins release what they have reserved, the cache forgets the assumed
+pod, and the unit goes back to the queue with the names of the plugins whose events may help it. What users see of this
+is only recorded here; `reporting` writes it when no binding waits.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ PAUSE = 2.0
 
 
 class Rehearsals:
-    """Of one process; `is_due` says whether it stands by now."""
+    """The rehearsals of one process; `is_due` says whether the process stands by now."""
 
     def __init__(
         self, runtimes: Callable[[], Mapping[str, Runtime]], is_due: Callable[[], bool], metrics: Metrics

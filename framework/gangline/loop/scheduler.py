@@ -1,4 +1,13 @@
-"""The loop: watch -> cache -> queue -> decide -> bind; the one place where tasks are started."""
+"""The loop: watch -> cache -> queue -> decide -> bind; the one place where tasks are started.
+
+`Scheduler` puts the parts together and starts them; each part is a module of its own. Informers write what they watch
+to the cache and the queue (`watching`). `scheduling_cycles` takes one unit after the other from the queue and decides
+it, without I/O. The binder carries decisions out beside that (`binding`), and `outcomes` tells queue and cache how they
+ended. A process without the leadership watches too, so it can decide as soon as it leads.
+
+`use` replaces the configuration while all this runs: a new one is built as a whole (`InUse`), and taken only when
+nothing of it was refused.
+"""
 
 from __future__ import annotations
 
@@ -65,9 +74,11 @@ class Options:
     term: Callable[[], Term] = Term
     """See `Handle.term`."""
     handed_over: Callable[[], str] = str
-    """What the leader before has left to this process; see `kube.handing_over`. Asked when this process leads."""
+    """Returns the note of the previous leader for this process: see `kube.handing_over`. Called when this process
+    begins to lead.
+    """
     writes: Writes = field(default_factory=Writes)
-    """What the client has written."""
+    """The resourceVersions that the client has written."""
     seed: int | None = None
     """The seed of the random choice among equal nodes; None for a different one at each start."""
     pod_deadline: float = POD_SECONDS
@@ -79,7 +90,9 @@ class Options:
     to its status before.
     """
     stopwatch: Callable[[], float] = time.perf_counter
-    """Measures for how long is decided without a pause; with one that counts looks, a run can be repeated exactly."""
+    """Measures how long the scheduler decides without a pause. With a stopwatch that counts how often it is read, a run
+    can be repeated exactly.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -120,8 +120,8 @@ class PodHandler:
             c.happened("pods", Action.DELETE, pod, None)
 
     def _wait_no_longer(self, uid: str) -> PodInfo | None:
-        """The pod will not be bound; returns it if that frees room: its whole group leaves with it, or its nomination
-        ends.
+        """Take a pod that will not be bound from the queue and from permit. Returns the pod if this frees room: if its
+        whole group leaves the queue with it, or if it had a nomination.
         """
         c = self._cluster
         waiting = c.waiting.get(uid)

@@ -51,7 +51,7 @@ class WorkloadSpec(Object):
     selector: LabelSelector | None = None
     replicas: int | None = None
     pod_management_policy: str = ""
-    """Of a stateful set: OrderedReady or Parallel."""
+    """OrderedReady or Parallel; only a StatefulSet has this field."""
 
 
 class ReplicaSet(Object):

@@ -278,7 +278,7 @@ class _Handler(web.RequestHandler):
 def _let_go(error: BaseException | None) -> None:
     """Drop what led to an error: its frames hold what was sent, in a circle that only the garbage collector would open.
 
-    That counts objects, not bytes: some hundred of them, with a megabyte each, are nothing to it.
+    The collector counts objects, not bytes: a hundred objects with a megabyte each do not make it start.
     """
     while error is not None:
         error.__traceback__ = None

@@ -69,7 +69,7 @@ def identity_of(asked: Sequence[Identity], pod: PodInfo, annotations: Mapping[st
             if answer is not None:  # what cannot be compared would fail where nobody knows whose it is
                 hash(answer)
                 bool(answer == answer)
-        except BaseException as error:  # nothing that a plugin raises goes further
+        except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
             raise identity.failures.raised(identity.name, "identity", error) from cause_of(error)
         said.append(answer)
     return said
@@ -125,7 +125,7 @@ def placements_of(impl: Implementation, offered: Iterable[Any], size: int) -> It
             placement = next(left)
         except StopIteration:
             return
-        except BaseException as error:  # nothing that a plugin raises goes further
+        except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
             raise impl.failures.raised(impl.name, point, error) from cause_of(error)
         number += 1
         if number > most:

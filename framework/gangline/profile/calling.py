@@ -141,7 +141,7 @@ def _unchecked(
         start = clock()
         try:
             return function(*args)
-        except BaseException as error:  # nothing that a plugin raises goes further
+        except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
             raise failures.raised(name, point, error) from cause_of(error)
         finally:
             seconds = clock() - start
@@ -172,7 +172,7 @@ def _checked(
             if why := check(answer):
                 raise failures.refused(name, point, why)
             return answer
-        except BaseException as error:  # nothing that a plugin raises goes further
+        except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
             raise failures.raised(name, point, error) from cause_of(error)
         finally:
             seconds = clock() - start
@@ -186,7 +186,7 @@ def _checked(
 def timed_async(
     function: Callable[..., Any], name: str, point: str, series: Series, failures: Failures
 ) -> Callable[..., Any]:
-    """The call of a hook that may wait. What it raises is for the caller to translate, who knows about cancelling."""
+    """The call of an async hook. Its exceptions are left to the caller, who can tell a cancellation from a failure."""
     clock, observe = time.perf_counter, series.observe
     check = check_of(point)
 
@@ -201,7 +201,7 @@ def timed_async(
         finally:
             observe(clock() - start)
         if point == "post_bind":
-            return None  # it has nothing to say
+            return None  # this point has no answer
         if why := check(answer):
             raise failures.refused(name, point, why)
         return answer

@@ -114,7 +114,7 @@ def _guarded(name: str, events: Sequence[EventHint] | None, failures: Failures) 
         def judge(pod: Any, old: Any, new: Any) -> bool:
             try:
                 return bool(hint(pod, old, new))
-            except BaseException as error:  # nothing that a plugin raises goes further
+            except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
                 failures.raised(name, "QueueingHint", error)
                 return True
 

@@ -37,5 +37,5 @@ def _call(impl: Implementation, block: AbstractContextManager[None], is_end: boo
             block.__exit__(None, None, None)
         else:
             block.__enter__()
-    except BaseException as error:  # nothing that a plugin raises goes further
+    except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
         raise impl.failures.raised(impl.name, impl.point, error) from cause_of(error)

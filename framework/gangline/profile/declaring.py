@@ -220,7 +220,7 @@ def events_of(name: str, plugin: Any) -> Sequence[EventHint] | None:
     point = "events_to_register"
     try:
         events = tuple(itertools.islice(register(), _MOST_EVENTS + 1))
-    except BaseException as error:  # nothing that a plugin raises goes further
+    except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
         raise PluginError(name, point, described(error)) from error
     if len(events) > _MOST_EVENTS:
         raise PluginError(name, point, f"must register no more than {_MOST_EVENTS} events")

@@ -62,7 +62,7 @@ class PluginHooks:
         self._hooks: dict[str, Mapping[str, Hook]] = {}
         self._wrapped: set[str] = set()
         self._manager: pluggy.PluginManager | None = None
-        """Of all plugins; made when a wrapped hook is first asked for."""
+        """pluggy's manager of all plugins; made when a wrapped hook is first asked for."""
 
     def add(self, name: str, plugin: Any) -> None:
         """Add a plugin. Raises PluginError for a method that asks for something unknown."""

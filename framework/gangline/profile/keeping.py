@@ -255,9 +255,10 @@ class Kept:
         return found
 
     def _follow(self, entry: Entry, scores: Scores, before: dict[Changes, int]) -> None:
-        """Bring the scores up to date with the entry from now on: `before` has the positions that they are of.
+        """Let the entry read the logs of its scoring plugins too, so that its scores are brought up to date with it.
 
-        More logs matter where a plugin scores pods that it did not filter.
+        A plugin that scores pods without filtering them has a log that the entry does not read yet; `before` has the
+        position of each log at which the scores were computed.
         """
         more = [impl.name for impl in scores.scorers if impl.name in self._own_changes]
         more = [name for name in more if name not in entry.reading]
@@ -278,12 +279,12 @@ class Kept:
     ) -> None:
         raw = scores_of(impl, "score", impl.call(cycle, pod, view), len(view))
         if impl.normalize is None and not (_min(raw, initial=0.0) >= 0.0 and _max(raw, initial=0.0) <= MAX_SCORE):
-            check_range(impl, raw[feasible[view.index]])  # elsewhere it may say what it likes; it counts as 0
+            check_range(impl, raw[feasible[view.index]])  # on infeasible nodes any score is allowed
             raw = np.where((raw >= 0.0) & (raw <= MAX_SCORE), raw, 0.0)
         kept = scores.raw.get(impl.name)
         if impl.normalize is not None:
             first = raw[:1] if kept is None else kept[0]
-            is_constant = scores.constant.get(impl.name, True) and bool((raw[-1:] == first).all())  # one tells most
+            is_constant = scores.constant.get(impl.name, True) and bool((raw[-1:] == first).all())  # mostly enough
             scores.constant[impl.name] = is_constant and bool((raw == first).all())
         if kept is None:
             scores.raw[impl.name] = raw if raw.flags.owndata and raw.flags.writeable else raw.copy()

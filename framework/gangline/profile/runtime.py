@@ -1,6 +1,12 @@
 """One profile at work: calls its plugins at each extension point that concerns one pod or one group.
 
-Filters and scores over all nodes are in `evaluation`.
+The scheduler knows profiles only as a `Runtime`. It has one method for each extension point, which calls the plugins of
+the point in their order and makes one answer of theirs: the first rejection, the first nomination, a sum. Filters and
+scores over all nodes are in `evaluation`.
+
+The calls are compiled already (`compiling`): they measure, check and translate exceptions. So the loops here are plain,
+and a plugin's fault reaches the caller as a PluginError. For the pods of large groups there are variants that do not
+measure each call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""A unit: the pods that are decided in one scheduling cycle, and what the queue remembers about them."""
+"""A unit: the pods that are decided in one scheduling cycle, and what the queue remembers about them.
+
+A pod on its own is a unit, and so are all waiting members of a group. Members that come while their group is in flight
+are kept apart (`late`), because the decision does not know of them; they join when the unit returns to the queue.
+
+A unit is always in exactly one `Place`. `NEXT` lists to which places it may go from there, so a mistake in the queue
+is an error at the step that makes it, and not a pod that waits for ever.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Pods that have been decided but are held at permit until every plugin that holds them allows them."""
+"""Pods that have been decided but are held at permit until every plugin that holds them allows them.
+
+The decision on a pod names the plugins that hold it. The binder then adds the pod to `WaitingPods` and awaits its
+verdict, while the scheduler decides on other pods. Plugins find the pod through their handle, and allow or reject it;
+the binder rejects it when the time of a plugin is over. The first verdict stays.
+"""
 
 from __future__ import annotations
 

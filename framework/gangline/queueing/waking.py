@@ -1,4 +1,9 @@
-"""Which waiting units are tried again because time has passed."""
+"""Which waiting units are tried again because time has passed.
+
+Two heaps hold the times: one for the ends of backoffs, one for units that are looked at again at a certain time, for
+example a group that may use wider placements by then. A unit that leaves its place is not searched for in the heaps,
+because that would take long with many units. Its entry becomes void instead, and is dropped when its time comes.
+"""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ _OVER = ("Succeeded", "Failed")
 
 
 def _phases(server: InMemoryServer) -> Iterator[tuple[bool, str]]:
-    """Of each pod whether it has a node, and its phase."""
+    """For each pod: whether it has a node, and its phase."""
     for pod in server.list(PODS):
         yield bool(pod.data["spec"].get("nodeName")), pod.data.get("status", {}).get("phase", "")
 

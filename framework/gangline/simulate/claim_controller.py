@@ -3,8 +3,8 @@
 As kube-controller-manager does: a claim that is made for a pod has the pod as its owner, and its name stands in the
 status of the pod. A pod that has ended, or is gone, no longer reserves a claim; a claim that lost its last consumer so
 gives its devices back. A claim that was made for a pod is deleted with the pod, or when the pod has ended. A claim in
-spec.resourceClaims of a PodGroup is made for the PodGroup and reserved for it until it is deleted: whether the feature
-DRAWorkloadResourceClaims is on shows in that field alone, which no other API server has.
+spec.resourceClaims of a PodGroup is made for the PodGroup and reserved for it until it is deleted. Only an API server
+with the feature gate DRAWorkloadResourceClaims keeps this field, so the controller needs no gate of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ENTRY = "resource.kubernetes.io/pod-claim-name"
 """On a claim that was made for a pod: the entry of the pod's spec.resourceClaims."""
 
 POD_GROUPS = (POD_GROUPS_V1BETA1, POD_GROUPS_V1ALPHA2)
-"""An API server has one of the two."""
+"""PodGroups in both of their versions; an API server serves one of them."""
 Key = tuple[str, str]
 """Namespace and name."""
 

@@ -64,7 +64,7 @@ def too_old(asked: int, oldest: int) -> Gone:
 
 
 def too_large(asked: int, current: int) -> Unavailable:
-    """That resourceVersion is not reached yet."""
+    """The refusal of a resourceVersion that the server has not reached yet."""
     return Unavailable(504, "Timeout", f"Too large resource version: {asked}, current: {current}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -133,22 +133,27 @@ async def _story(
         for task in tasks:
             if task.done():
                 task.result()
-        nodes = (await client.list(NODES)).items
-        pods = (await client.list(PODS)).items
-        reports = (await client.list(GPU_NODE_STATUSES)).items
-        claims = (await client.list(RESOURCE_CLAIMS)).items
-        events = (await client.list(EVENTS)).items
+        outcome = await _outcome(client, scheduler, clock.monotonic() - start)
+    return replace(outcome, warnings=[*warnings, *outcome.warnings], series=samples)
+
+
+async def _outcome(client: SimulatedClient, scheduler: Scheduler, seconds: float) -> Outcome:
+    """What has become of the objects, and how much the scheduler has done in so many seconds."""
+    nodes = (await client.list(NODES)).items
+    pods = (await client.list(PODS)).items
+    reports = (await client.list(GPU_NODE_STATUSES)).items
+    claims = (await client.list(RESOURCE_CLAIMS)).items
+    events = (await client.list(EVENTS)).items
     runtimes = scheduler.runtimes.values()
     series = [each for runtime in runtimes for each in (runtime.algorithm_seconds, runtime.group_seconds)]
     return Outcome(
         nodes=_uses(nodes, pods, reports, claims),
         pending=[PendingPod(_key(pod), _why(pod, scheduler)) for pod in pods if not pod.spec.node_name],
         finished=sum(pod.status.phase in ("Succeeded", "Failed") for pod in pods),
-        seconds=clock.monotonic() - start,
+        seconds=seconds,
         decisions=sum(each.count for each in series),
         decision_seconds=sum(each.total for each in series),
-        warnings=[*warnings, *_told(events)],
-        series=samples,
+        warnings=_told(events),
     )
 
 

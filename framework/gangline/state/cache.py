@@ -150,7 +150,7 @@ class Cache:
     def _ended(self, plugin: str, end: Callable[[], None]) -> None:
         try:
             end()
-        except BaseException as error:  # nothing that a plugin raises goes further
+        except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
             self.failures.raised(plugin, "End", error)
 
     def track(self, tracker: Tracker) -> None:
@@ -211,7 +211,7 @@ class Cache:
         try:
             for add in told.adds:
                 add(pod, row)
-        except BaseException as error:  # nothing that a plugin raises goes further
+        except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
             failed = add  # pyright: ignore[reportPossiblyUnboundVariable]  # only trackers raise
             found = self.trackers.take_back(told, failed, pod, row, error)
             self.nodes.unplace(pod)
@@ -224,7 +224,7 @@ class Cache:
         try:
             for add in told.adds:
                 add(pod, row)
-        except BaseException as error:  # nothing that a plugin raises goes further
+        except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
             failed = add  # pyright: ignore[reportPossiblyUnboundVariable]  # only trackers raise
             self.trackers.go_on(told.adds, failed, pod, row, error)
 
@@ -235,7 +235,7 @@ class Cache:
         try:
             for remove in told.removes:
                 remove(pod, row)
-        except BaseException as error:  # nothing that a plugin raises goes further
+        except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
             failed = remove  # pyright: ignore[reportPossiblyUnboundVariable]  # only trackers raise
             self.trackers.go_on(told.removes, failed, pod, row, error)
         self.nodes.unplace(pod)

@@ -18,7 +18,7 @@ from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS
 _UNREAD_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-class _Key(msgspec.Struct):
+class _ClassKey(msgspec.Struct):
     """The values in which the pods of one class are equal; encoded, it is the key of the class."""
 
     namespace: str
@@ -69,7 +69,7 @@ class Interner:
             pod.spec, node_name="", scheduling_gates=[], scheduling_group=None, volumes=volumes
         )
         status = pod.status if pod.spec.node_name else None
-        alike = _Key(
+        alike = _ClassKey(
             pod.metadata.namespace,
             spec,
             _resized(status.container_statuses) if status else [],

@@ -1,4 +1,10 @@
-"""Columns that are kept by key; only the rows that have changed are evaluated again."""
+"""Columns that are kept by key; only the rows that have changed are evaluated again.
+
+A plugin often computes the same column for many pods, for example for all pods with one selector. `KeptColumns` keeps
+the column with the position of the change logs at which it was computed. When it is asked for again, the logs name the
+rows that have changed since, mostly one; these are evaluated and written into the column. If too many rows have
+changed, or the column has another length, all rows are evaluated.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +30,16 @@ _ENTRY_BYTES = 1024
 
 
 @dataclass(slots=True, eq=False)
-class _Kept(Generic[V]):
+class _KeptEntry(Generic[V]):
     columns: list[NDArray[Any]]
     """The columns that only this module may write."""
     shown: V
-    """The same columns, read-only."""
+    """Read-only aliases of `columns`."""
     position: Any
     """The position in the logs at which the columns were last updated."""
 
 
-def _size(key: Hashable, kept: _Kept[Any]) -> int:
+def _size(key: Hashable, kept: _KeptEntry[Any]) -> int:
     """The size of an entry in bytes."""
     return _ENTRY_BYTES + quick_size_of(key) + sum([column.nbytes for column in kept.columns])
 
@@ -69,7 +75,7 @@ class KeptColumns(Generic[K, V]):
         self._own = own
         self._logs: tuple[Changes, ChangeLog] | None = None
         """The log of the nodes, and all logs read as one."""
-        self._kept: BoundedCache[K, _Kept[V]] = BoundedCache(most_bytes, _size, fewest=16)
+        self._kept: BoundedCache[K, _KeptEntry[V]] = BoundedCache(most_bytes, _size, fewest=16)
 
     def of(self, key: K, nodes: NodeView) -> V:
         """The columns over all rows as they are now, read-only; `nodes` is any view of the cluster."""
@@ -85,7 +91,7 @@ class KeptColumns(Generic[K, V]):
         if kept is None or changed is None:
             answer = self._evaluate(key, nodes)
             columns = [np.array(column) for column in _checked(answer, len(nodes))]
-            return self._kept.put(key, _Kept(columns, _shown(columns, answer), position)).shown
+            return self._kept.put(key, _KeptEntry(columns, _shown(columns, answer), position)).shown
         rows, kinds = changed
         if kinds & OWN:
             rows = rows[rows < len(nodes)]

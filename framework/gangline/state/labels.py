@@ -28,7 +28,7 @@ class LabelColumn:
 
     __slots__ = ("_numbers", "_vocabulary", "ids", "values")
 
-    def __init__(self, ids: NDArray[np.int32], store: _Key) -> None:
+    def __init__(self, ids: NDArray[np.int32], store: _LabelKey) -> None:
         self.ids = ids
         """One number per node, int32; `MISSING` (-1) where the label is not set. Equal numbers mean equal values."""
         self.values: Sequence[str] = store.values
@@ -62,7 +62,7 @@ class LabelColumn:
         return numbers[self.ids], valid[self.ids] & self.exists
 
 
-class _Key:
+class _LabelKey:
     """One label key over all rows."""
 
     __slots__ = ("_parsed", "ids", "shown", "values", "vocabulary")
@@ -112,8 +112,8 @@ class Labels:
         """The labels of each row."""
         self._count: Counter[str] = Counter()
         """How many nodes have each key."""
-        self._keys: dict[str, _Key] = {}
-        self._absent = _Key(capacity)
+        self._keys: dict[str, _LabelKey] = {}
+        self._absent = _LabelKey(capacity)
         self.version = 0
         """Grows when the content of a column may have changed, the numbers of its values included."""
 
@@ -164,9 +164,9 @@ class Labels:
             for key, store in self._keys.items()
         }
 
-    def _made(self, key: str) -> _Key:
+    def _made(self, key: str) -> _LabelKey:
         """The column of a key, made at the first call and updated cell by cell afterwards."""
-        store = self._keys[key] = _Key(self._capacity)
+        store = self._keys[key] = _LabelKey(self._capacity)
         for row, labels in enumerate(self._of):
             if key in labels:
                 store.set(row, labels[key])

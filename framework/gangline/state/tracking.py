@@ -144,7 +144,7 @@ class Trackers:
             if foresee is not None:
                 try:
                     changed |= bool(foresee(begins))
-                except BaseException as error:  # nothing that a plugin raises goes further
+                except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
                     self._out_of_step(foresee, error)
         return changed
 
@@ -235,7 +235,7 @@ def heard(failures: Failures, plugin: str, tell: Callable[..., None], *what: Any
     """Call a listener. What it raises is counted for the plugin, and concerns this listener alone."""
     try:
         tell(*what)
-    except BaseException as error:  # nothing that a plugin raises goes further
+    except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
         plugin = plugin or name_of(getattr(tell, "__self__", tell))
         failures.raised(plugin, "Listener", error, f"; {plugin} goes on without this change of {_called(what[0])}")
 

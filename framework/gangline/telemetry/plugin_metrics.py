@@ -49,7 +49,7 @@ class PluginMetrics(Collector):
         return len(self._known)
 
     def successor(self) -> PluginMetrics:
-        """Those of the configuration that comes next."""
+        """The metrics of the plugins of the next configuration."""
         return PluginMetrics(self._framework, self._common, self)
 
     def get(

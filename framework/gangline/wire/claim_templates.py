@@ -40,7 +40,7 @@ _OWN = "device.attributes[device.driver]"
 
 
 def faults(spec: GpuClaimSpec) -> Iterator[str]:
-    """What of a claim that names a DeviceClass no ResourceClaim can ask for; a link attribute without a class, too."""
+    """Why a claim cannot be written as a ResourceClaim: what it asks for in vain with a DeviceClass, or without one."""
     devices, topology = spec.devices, spec.topology
     if not spec.device_class_name:
         if topology.link_attribute:

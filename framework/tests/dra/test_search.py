@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import combinations
 from random import Random
-from time import process_time
 from unittest.mock import patch
 
 from hypothesis import given
@@ -206,13 +205,11 @@ def test_a_search_that_counting_cannot_shorten_ends_and_says_so() -> None:
     random = Random(7)
     size = 60
     counters = [tuple((index, random.randint(1, 1000)) for index in range(12)) for _ in range(size)]
-    before = process_time()
 
     answer = solve(problem(size, [[[choice(0, 10, (1 << size) - 1, size)]]], None, counters, (3000,) * 12))
 
     assert answer.ending is Ending.GAVE_UP
     assert answer.steps == MOST_STEPS + 1
-    assert process_time() - before < 20
 
 
 def test_as_many_claims_as_a_pod_can_have_need_no_recursion() -> None:

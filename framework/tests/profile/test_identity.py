@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
+from importlib.metadata import entry_points
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -27,7 +27,9 @@ from gangline import (
     hookimpl,
     model,
 )
-from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
+from gangline.kube.resources import (
+    GPU_CLAIMS,
+)
 from gangline.profile.evaluation import Evaluator
 from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
@@ -35,42 +37,29 @@ from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runt
 from gangline.wire.custom_resources import (
     CLAIM,
     ClaimDevices,
-    ClaimSelector,
     GpuClaim,
     GpuClaimSpec,
-    GpuNodeStatus,
-    GpuNodeStatusSpec,
-    GpuNodeStatusStatus,
 )
+from gangline_plugins.balanced_allocation import NodeResourcesBalancedAllocation
+from gangline_plugins.counting.inter_pod_affinity import InterPodAffinity
+from gangline_plugins.dynamic_resources import DynamicResources
 from gangline_plugins.gpu.claim import GpuClaim as GpuClaimPlugin
-from gangline_plugins.gpu.named_hardware import devices
 from gangline_plugins.gpu.nvlink_topology import NVLinkTopology
+from gangline_plugins.gpu.scheduling_map import GpuSchedulingMap
 from gangline_plugins.node_affinity import NodeAffinity
 from gangline_plugins.node_declared_features import NodeDeclaredFeatures
 from gangline_plugins.node_name import NodeName
 from gangline_plugins.node_ports import NodePorts
 from gangline_plugins.node_resources_fit import NodeResourcesFit
+from gangline_plugins.node_unschedulable import NodeUnschedulable
 from gangline_plugins.taint_toleration import TaintToleration
+from gangline_plugins.topology_annotations.plugin import TopologyAnnotations
 
 from .. import random_clusters as some
+from . import differing_pods as differing
+from .differing_pods import PURPOSE
+from .histories import Rents, Step, begun, steps
 from .test_evaluation_kept import answers
-
-PURPOSE = "example.com/purpose"
-
-
-class Rents:
-    """Which owner has rented each node; shared by all plugins, and written by tests."""
-
-    def __init__(self) -> None:
-        self.changed = Changes()
-        self._owners = np.full(1024, -1)
-
-    def rent(self, row: int, owner: int) -> None:
-        self._owners[row] = owner
-        self.changed.note(row)
-
-    def of(self, nodes: NodeView) -> Any:
-        return self._owners[nodes.index]
 
 
 class Tenants:
@@ -107,12 +96,18 @@ class Tenants:
 
 
 PLUGINS: tuple[type[Any], ...] = (
+    NodeUnschedulable,
     NodeName,
     TaintToleration,
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
     NodeDeclaredFeatures,
+    NodeResourcesBalancedAllocation,
+    DynamicResources,
+    InterPodAffinity,
+    TopologyAnnotations,
+    GpuSchedulingMap,
     GpuClaimPlugin,
     NVLinkTopology,
     Tenants,
@@ -125,78 +120,34 @@ def owned(name: str, uid: str) -> model.Pod:
     return pod
 
 
-def pods() -> Iterator[model.Pod]:
-    """A pod, and others that differ from it in one field each."""
-    yield make_pod("plain")
-    yield make_pod("requests", cpu=1)
-    yield make_pod("gpus", 4)
-    yield make_pod("selector", node_selector={"rack": "a"})
-    yield make_pod("tolerations", tolerations=[model.Toleration(operator="Exists")])
-    yield make_pod("namespace", namespace="other")
-    yield make_pod("priority", priority=7)
-    for app in "xy":
-        yield make_pod(f"label-{app}", labels={"app": app})
-    for purpose in "ab":
-        yield make_pod(f"annotation-{purpose}", annotations={PURPOSE: purpose})
-    for number in range(3):
-        yield make_pod(f"claim-{number}", annotations={CLAIM: f"c{number}"})
-    for uid in "01":
-        yield owned(f"owner-{uid}", uid)
-
-
-def claims() -> st.SearchStrategy[GpuClaim]:
-    def claim(number: int, count: int, label: str) -> GpuClaim:
-        selector = ClaimSelector({"rack": label}) if label else None
-        spec = GpuClaimSpec(devices=ClaimDevices(count=count), selector=selector)
-        return GpuClaim(model.ObjectMeta(name=f"c{number}", namespace="default"), spec)
-
-    return st.builds(claim, st.integers(0, 2), st.sampled_from([0, 1, 2, 4]), st.sampled_from(["", "a"]))
-
-
-def reports() -> st.SearchStrategy[GpuNodeStatus]:
-    def report(name: str, kind: str, ill: int, minute: int) -> GpuNodeStatus:
-        found = [
-            msgspec.structs.replace(each, health="Unhealthy" if each.id < ill else each.health)
-            for each in devices(kind)
-        ]
-        heartbeat = f"1970-01-01T00:{minute:02}:00Z"
-        status = GpuNodeStatusStatus(total=len(found), devices=found, heartbeat_time=heartbeat)
-        return GpuNodeStatus(model.ObjectMeta(name=name), GpuNodeStatusSpec(name), status)
-
-    kinds = st.sampled_from(["hgx-h100", "pcie-4", "pcie-bridged-8"])
-    return st.builds(report, st.sampled_from(some.NODES), kinds, st.integers(0, 3), st.integers(14, 24))
-
-
-Step = Callable[[Cache, FakeHandle], None]
-
-
-def steps() -> st.SearchStrategy[Step]:
-    def rent(row: int, owner: int) -> Step:
-        return lambda cache, handle: cache.shared(Rents).rent(row, owner)
-
-    return st.one_of(
-        some.steps().map(lambda step: lambda cache, handle: step(cache)),
-        claims().map(lambda claim: lambda cache, handle: cache.store(GPU_CLAIMS).upsert(claim)),
-        reports().map(lambda report: lambda cache, handle: cache.store(GPU_NODE_STATUSES).upsert(report)),
-        st.builds(rent, st.integers(0, 4), st.integers(-1, 1)),
-        st.sampled_from([1.0, 200.0]).map(lambda seconds: lambda cache, handle: handle.fake_clock.advance(seconds)),
-    )
-
-
-def uncached(cache: Cache, handle: FakeHandle) -> Runtime:
+def uncached(cache: Cache, handle: FakeHandle, plugins: tuple[type[Any], ...] = PLUGINS) -> Runtime:
     """A profile that knows nothing yet."""
     fresh = FakeHandle(cache)
     fresh.fake_clock = fresh.clock = handle.fake_clock
-    return make_runtime(cache, *PLUGINS, handle=fresh)
+    return make_runtime(cache, *plugins, handle=fresh)
+
+
+def test_the_pods_differ_in_each_field_of_the_spec() -> None:
+    assert set(differing.SPEC) == set(model.PodSpec.__struct_fields__)
+
+
+def test_all_plugins_with_verdicts_that_are_kept_or_with_identities_are_held_against_decisions_without() -> None:
+    found = [each.load() for each in entry_points(group="gangline.plugins")]
+
+    assert {each.name for each in found if has_identity(each)} <= {each.name for each in PLUGINS}
+
+
+def has_identity(plugin: type[Any]) -> bool:
+    return getattr(plugin, "reads", None) is not None or hasattr(plugin, "identity")
 
 
 @settings(max_examples=settings().max_examples * 2 // 5)
 @given(st.data())
 def test_a_decision_with_what_is_kept_is_that_without_it_after_any_history(data: st.DataObject) -> None:
-    cache = cluster(data.draw(st.lists(some.nodes, max_size=4)))
+    cache = begun(data.draw(st.lists(some.nodes, max_size=4)))
     handle = FakeHandle(cache)
     kept = make_runtime(cache, *PLUGINS, handle=handle)
-    waiting = [cache.record(pod) for pod in pods()]
+    waiting = [cache.record(pod) for pod in data.draw(differing.families())]
     for _ in range(data.draw(st.integers(1, 5))):
         for step in data.draw(st.lists(steps(), max_size=5)):
             step(cache, handle)
@@ -206,21 +157,24 @@ def test_a_decision_with_what_is_kept_is_that_without_it_after_any_history(data:
             assert answers(kept, pod) == answers(fresh, pod), pod.key
 
 
-@settings(max_examples=settings().max_examples // 5)
-@given(st.lists(some.nodes, max_size=4), st.lists(steps(), max_size=8))
-def test_pods_are_alike_exactly_when_no_plugin_tells_them_apart(nodes: list[model.Node], history: list[Step]) -> None:
-    cache = cluster(nodes)
+@settings(max_examples=settings().max_examples // 2)
+@given(differing.families(), st.lists(some.nodes, max_size=4), st.lists(steps(), max_size=8), st.booleans())
+def test_pods_are_alike_exactly_when_no_plugin_tells_them_apart(
+    family: list[model.Pod], nodes: list[model.Node], history: list[Step], with_tenants: bool
+) -> None:
+    plugins = PLUGINS if with_tenants else PLUGINS[:-1]  # Tenants tells pods apart by a label that other plugins read
+    cache = begun(nodes)
     handle = FakeHandle(cache)
-    evaluator = make_runtime(cache, *PLUGINS, handle=handle).evaluator
+    evaluator = make_runtime(cache, *plugins, handle=handle).evaluator
     for step in history:
         step(cache, handle)
     by_likeness: dict[Hashable, list[PodInfo]] = {}
-    for pod in map(cache.record, pods()):
+    for pod in map(cache.record, family):
         by_likeness.setdefault(evaluator.likeness(pod, handle.workload(pod)), []).append(pod)
 
-    told_apart = [{repr(answers(uncached(cache, handle), pod)) for pod in alike} for alike in by_likeness.values()]
-
-    assert all(len(different) == 1 for different in told_apart)
+    for alike in by_likeness.values():
+        first = answers(uncached(cache, handle, plugins), alike[0])
+        assert [pod.name for pod in alike[1:] if answers(uncached(cache, handle, plugins), pod) != first] == []
 
 
 @pytest.mark.parametrize(

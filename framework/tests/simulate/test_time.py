@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
@@ -13,13 +12,10 @@ from .stories import in_virtual_time
 
 
 @in_virtual_time
-async def test_an_hour_of_sleeping_takes_no_time(clock: VirtualClock) -> None:
-    before = time.perf_counter()
-
+async def test_an_hour_passes_when_everybody_sleeps_for_an_hour(clock: VirtualClock) -> None:
     for _ in range(3600):
         await asyncio.sleep(1)
 
-    assert time.perf_counter() - before < 1
     assert clock.monotonic() == 3600
     assert clock.now() == EPOCH + 3600
 

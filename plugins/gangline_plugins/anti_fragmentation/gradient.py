@@ -96,7 +96,7 @@ class Gradient:
         self._usable: Looks = np.zeros((size, len(self._milli)), dtype=np.int32)
         self._supply: Amounts = np.zeros(size, dtype=np.int64)
         self.fragmentation: Values = np.zeros(size)
-        """Of each node as it is, in thousandths of a GPU."""
+        """The fragmentation of each node as it is, in thousandths of a GPU."""
         self.prices: Values = np.ones(size)
         """How much demand there is for the GPUs of each node, by model, for each of them; 1 is the cluster's mean."""
         self._objects = [_UNREAD] * size

@@ -90,10 +90,10 @@ class PodHistory(Generic[Counted]):
         self._start = now
         self._counts: dict[Counted, float] = {}
         self._bytes = 0
-        """Of all that is counted by."""
+        """The memory of the keys of `_counts`."""
         self._seen: OrderedDict[str, None] = OrderedDict()
         self.weight = 0.0
-        """Of all that is counted, in units that grow with time."""
+        """The sum of all counts, in units that grow with time."""
 
     def has_counted(self, uid: str) -> bool:
         """Whether a pod was counted recently."""

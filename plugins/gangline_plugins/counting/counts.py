@@ -144,7 +144,7 @@ class NamespaceLabels:
         return None if namespace is None else namespace.metadata.labels or {}
 
 
-class _Group:
+class _LikePods:
     """Pods with the same namespace and labels; either all or none of them are being deleted."""
 
     __slots__ = ("counted", "labels", "namespace", "rows", "terminating")
@@ -165,7 +165,7 @@ class _Counted:
     def __init__(self, query: Query) -> None:
         self.query = query
         self.counts = RowCounts()
-        self.groups: dict[_Group, None] = {}
+        self.groups: dict[_LikePods, None] = {}
 
 
 class PodCounts:
@@ -180,9 +180,9 @@ class PodCounts:
         """Start over with no pods."""
         self._seen = self._namespaces.version
         self._rows = 1
-        self._groups: dict[tuple[str, int, bool], _Group] = {}
-        self._empty: OrderedDict[_Group, None] = OrderedDict()
-        self._groups_by_pair: dict[tuple[str, str], dict[_Group, None]] = {}
+        self._groups: dict[tuple[str, int, bool], _LikePods] = {}
+        self._empty: OrderedDict[_LikePods, None] = OrderedDict()
+        self._groups_by_pair: dict[tuple[str, str], dict[_LikePods, None]] = {}
         self._counted: OrderedDict[Query, _Counted] = OrderedDict()
         self._index: SelectorIndex[_Counted] = SelectorIndex()
 
@@ -237,8 +237,8 @@ class PodCounts:
             self._drop_query(next(iter(self._counted)))
         return counted
 
-    def _new_group(self, pod: PodInfo) -> _Group:
-        group = _Group(pod.namespace, pod.labels, pod.terminating)
+    def _new_group(self, pod: PodInfo) -> _LikePods:
+        group = _LikePods(pod.namespace, pod.labels, pod.terminating)
         for pair in pod.labels.items():
             self._groups_by_pair.setdefault(pair, {})[group] = None
         for counted in self._index.candidates(pod.labels):
@@ -246,7 +246,7 @@ class PodCounts:
                 self._connect(counted, group)
         return group
 
-    def _candidates(self, selector: Selector) -> Iterable[_Group]:
+    def _candidates(self, selector: Selector) -> Iterable[_LikePods]:
         """The groups that may match."""
         if selector.requirements is None:
             return ()
@@ -255,12 +255,12 @@ class PodCounts:
             return self._groups.values()
         return (group for pair in pairs for group in self._groups_by_pair.get(pair, ()))
 
-    def _matches(self, query: Query, group: _Group) -> bool:
+    def _matches(self, query: Query, group: _LikePods) -> bool:
         if group.terminating and not query.terminating:
             return False
         return query.matches(group.namespace, self._namespaces.of(group.namespace), group.labels)
 
-    def _connect(self, counted: _Counted, group: _Group) -> None:
+    def _connect(self, counted: _Counted, group: _LikePods) -> None:
         group.counted.append(counted)
         counted.groups[group] = None
         for row, number in group.rows.items():  # once per query and group
@@ -272,7 +272,7 @@ class PodCounts:
         for group in counted.groups:
             group.counted.remove(counted)
 
-    def _drop_group(self, group: _Group) -> None:
+    def _drop_group(self, group: _LikePods) -> None:
         del self._groups[group.namespace, group.labels.id, group.terminating]
         for pair in group.labels.items():
             listed = self._groups_by_pair[pair]

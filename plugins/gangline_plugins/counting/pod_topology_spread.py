@@ -251,7 +251,7 @@ class _Policies:
         self._tolerated: BoolColumn | None = None
 
     def eligible(self, constraint: Constraint, among: BoolColumn) -> BoolColumn:
-        """Those of the given nodes that count."""
+        """The nodes among these that count for the constraint."""
         if constraint.honors_affinity and _selects_nodes(self._pod):
             if self._selected is None:
                 self._selected = _selected(self._pod, self._nodes)

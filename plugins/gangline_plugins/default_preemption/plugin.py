@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 
 from gangline import (
-    Action,
     BoolColumn,
     Diagnosis,
     EventHint,
@@ -28,7 +27,6 @@ from gangline import (
     Status,
     Victims,
     hookimpl,
-    on,
     resources,
     unschedulable,
 )
@@ -71,10 +69,8 @@ class DefaultPreemption:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """A deleted pod. This plugin never requeues the pod itself: the filters that rejected the pod judge the
-        event.
-        """
-        return (on("pods", Action.DELETE, lambda pod, old, new: False),)
+        """No events: the plugins that rejected the pod name the events that may help it."""
+        return ()
 
     @hookimpl
     def post_filter(self, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis) -> Status | str | Proposal:

@@ -37,7 +37,7 @@ class Draft:
 
 
 @dataclass(slots=True, eq=False)
-class _Search:
+class _DomainSearch:
     """The search in one domain; `level` is None for the whole cluster."""
 
     level: Domains | None
@@ -74,7 +74,7 @@ class GroupPlanning:
 
     def cheapest(self, transaction: Transaction) -> Draft | None:
         """The cheapest draft that is found; None if there is none. The transaction is left unchanged."""
-        searches = [_Search(level, self._rows(level, domain)) for level, domain in self._candidates()]
+        searches = [_DomainSearch(level, self._rows(level, domain)) for level, domain in self._candidates()]
         self.tried = [search.rows for search in searches]
         searches = [search for search in searches if self._choose(search)]
         best: Draft | None = None
@@ -146,7 +146,7 @@ class GroupPlanning:
 
     # Trying
 
-    def _choose(self, search: _Search) -> bool:
+    def _choose(self, search: _DomainSearch) -> bool:
         """Choose by arithmetic the units to move; False if moving all movable units is not enough."""
         occupants = self._movable.occupants
         if search.order is None:
@@ -159,7 +159,7 @@ class GroupPlanning:
         search.cost = sum(self._movable.cost(self._movable.mates(unit)) for unit in search.units)
         return True
 
-    def _in_order(self, search: _Search) -> list[Removal]:
+    def _in_order(self, search: _DomainSearch) -> list[Removal]:
         """The units in order: the nodes that are cheapest to free come first, each with all its units."""
         occupants, level = self._movable.occupants, search.level
         ids = np.zeros(self._size, dtype=np.int64) if level is None else level.ids.astype(np.int64)
@@ -168,7 +168,7 @@ class GroupPlanning:
         units = occupants.units(inside, inside & (self._gain[occupants.rows] > 0))
         return sorted(units, key=lambda unit: _place_in_line(unit, occupants.rows, rates))
 
-    def _try(self, search: _Search, transaction: Transaction) -> Draft | None:
+    def _try(self, search: _DomainSearch, transaction: Transaction) -> Draft | None:
         """Move the chosen units; if a unit finds no other place, choose others and try again."""
         for _ in range(_MOST_SEARCHES):
             mark = transaction.mark()
@@ -181,7 +181,7 @@ class GroupPlanning:
                 return None
         return None
 
-    def _carry_out(self, search: _Search, transaction: Transaction) -> Draft | Removal | None:
+    def _carry_out(self, search: _DomainSearch, transaction: Transaction) -> Draft | Removal | None:
         """Move all units. Returns the unit that finds no other place, or None if the group does not fit even then."""
         units = search.units
         within = mask_of(search.rows, self._size)

@@ -55,7 +55,7 @@ class Movable:
         return [Protected(pod.key, self.stays[pod.uid]) for pod in pods if pod.uid in self.stays]
 
 
-class _Census:
+class _MovableCensus:
     """Collects the occupants from all pods that have a node."""
 
     def __init__(self, handle: Handle, costs: Costs, own: str, priority: int | None) -> None:
@@ -132,7 +132,7 @@ class _Census:
 
 def find_movable(handle: Handle, costs: Costs, own: str = "", priority: int | None = None) -> Movable:
     """All pods except the members of the group `own`. If a priority is given, pods of a higher one stay."""
-    return _Census(handle, costs, own, priority).take()
+    return _MovableCensus(handle, costs, own, priority).take()
 
 
 def each_once(units: Sequence[Removal]) -> Iterator[Removal]:

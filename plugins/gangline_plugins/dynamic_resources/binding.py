@@ -200,7 +200,9 @@ class ClaimBinding:
                 return unschedulable(f'resourceclaim "{claim.metadata.name}" was given back')
             other = self._ledger.written.first(uid, reserved.versions.get(uid, 0))
             if other is not None:
-                if self._ledger.written.came_before(other.metadata.uid, uid):  # whoever wrote the claim knows that too
+                if self._ledger.written.came_before(
+                    other.metadata.uid, uid
+                ):  # the scheduler that wrote this claim gives way too
                     reserved.touched.setdefault(uid, newest)
                 name = f"{other.metadata.namespace}/{other.metadata.name}"
                 return unschedulable(f'devices of resourceclaim "{claim.metadata.name}" belong to claim {name}')

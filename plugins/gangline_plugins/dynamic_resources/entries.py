@@ -27,7 +27,7 @@ class ClaimEntry:
     consumers: set[str] = field(default_factory=set)
     """The pods with the claim that are placed."""
     guessing: set[str] = field(default_factory=set)
-    """Those of them that the scheduler has placed itself: they share the guess."""
+    """The consumers that the scheduler has placed itself: they share the guess."""
     taken: Allocation | None = None
     """The allocation that counts as taken."""
     turn: int = 0

@@ -37,10 +37,10 @@ class Guests:
 
     @contextmanager
     def provided(self, pod: PodInfo, row: int) -> Iterator[bool]:
-        """In this block the devices are taken that pods of the same or higher priority are to get on the node of a row.
+        """In this block, nominated pods of the same or a higher priority have their devices on the node of a row.
 
-        If too few are free, they are chosen with foresight: some of them still come free. Yields whether there are
-        such pods.
+        If too few devices are free, devices that are about to come free are given too. Yields whether any devices were
+        given.
         """
         allocations: list[Allocation] = []
         nominated = self.nominated()

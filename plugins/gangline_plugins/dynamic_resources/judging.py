@@ -60,7 +60,7 @@ class Need:
     asked: list[Asked | None] = field(default_factory=list)
     """The question about claims without devices that was asked last, for each pattern; None if there are none."""
     patterns: dict[int, int] = field(default_factory=dict)
-    """Which extended resources devices have to serve: the place of the pattern's question."""
+    """By pattern, that is which extended resources devices have to serve: the place of its question in `asked`."""
     problem: str = ""
     priority: int | None = None
     """Pods of lower priority may have to give back their devices; None: any pods."""
@@ -115,7 +115,7 @@ class Judge:
         return room
 
     def preferences(self, need: Need, nodes: NodeView) -> ScoreColumn:
-        """How well what claims without devices get on each node meets their preferences."""
+        """By node: how well the devices that claims would get there meet the preferences of these claims."""
         scores = np.zeros(len(nodes))
         for _, mask, claims in self._questions(need, nodes):
             for at, allocations in self._allocated(claims, mask, nodes):
@@ -123,7 +123,7 @@ class Judge:
         return scores
 
     def merits(self, need: Need, nodes: NodeView) -> ScoreColumn:
-        """As `preferences`, plus at most 1 the less is lost with the devices on the node."""
+        """As `preferences`, plus up to 1: the less is lost with the devices on the node, the more."""
         preferred, losses = np.zeros(len(nodes)), np.zeros(len(nodes))
         for _, mask, claims in self._questions(need, nodes):
             try:

@@ -1,4 +1,13 @@
-"""The plugin: decides by the ledger and the columns of devices, and carries the decision out with `binding`."""
+"""The plugin: decides by the ledger and the columns of devices, and carries the decision out with `binding`.
+
+A pod is held until its claims exist. `needing` then says what the pod needs: claims that have devices, which restrict
+the nodes, and claims without devices, which ask for some. `judging` answers for all nodes at once. Reserve chooses the
+devices on the pod's node and takes them in the `ledger`, so that the next decision sees them as taken; pre-bind writes
+them to the claims; unreserve gives them back.
+
+If nothing fits, the plugin looks for devices that are held for nobody: those of an unused claim of the pod, or what
+earlier attempts have left behind.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +136,7 @@ class DynamicResources:
         )
 
     def _is_of_group(self, pod: PodInfo, old: object, new: model.PodGroup | None) -> bool:
-        """Whether the pod waits for its PodGroup, and that is it."""
+        """Whether this PodGroup is the pod's, which may wait for it."""
         return new is None or (new.metadata.namespace, new.metadata.name) == (pod.namespace, pod.group)
 
     def _is_news_of_claim(self, pod: PodInfo, old: model.ResourceClaim | None, new: model.ResourceClaim | None) -> bool:

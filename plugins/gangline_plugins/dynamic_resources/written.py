@@ -31,9 +31,9 @@ class _Shown:
 
     claim: model.ResourceClaim
     after: int
-    """It was written after this resourceVersion."""
+    """The claim was written after this resourceVersion."""
     by: int
-    """It was written at this resourceVersion or before."""
+    """The claim was written at this resourceVersion or before."""
 
 
 class Written:
@@ -115,7 +115,7 @@ class Written:
         return earlier is not None and later is not None and earlier.by <= later.after
 
     def _earlier(self, uids: set[str], uid: str, version: int) -> list[model.ResourceClaim]:
-        """Of some claims those that may have been written before a version; not the claim itself."""
+        """The claims among these, but for the claim `uid`, that may have been written before a version."""
         return [self._shown[other].claim for other in sorted(uids - {uid}) if self._shown[other].after < version]
 
     def _lacks_counters(self, claim: model.ResourceClaim, version: int) -> model.ResourceClaim | None:

@@ -144,7 +144,7 @@ class Occupants:
         return membership.subgroup if isinstance(membership, Membership) else ""
 
 
-class _Census:
+class _OccupantCensus:
     """Collects the occupants from all pods that have a node."""
 
     def __init__(self, handle: Handle, preemptor: str, priority: int, sparing: Sparing) -> None:
@@ -197,4 +197,4 @@ class _Census:
 
 def find_occupants(handle: Handle, preemptor: str, priority: int, sparing: Sparing) -> Occupants:
     """All groups and pods that may be removed for a preemptor, given the key of its group and its priority."""
-    return _Census(handle, preemptor, priority, sparing).take()
+    return _OccupantCensus(handle, preemptor, priority, sparing).take()

@@ -29,7 +29,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline import (
-    Action,
     BoolColumn,
     EventHint,
     GroupAttempt,
@@ -39,7 +38,6 @@ from gangline import (
     Rows,
     Status,
     hookimpl,
-    on,
     resources,
     unschedulable,
 )
@@ -95,10 +93,8 @@ class GangPreemption:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """A deleted pod. This plugin never requeues the group itself: the plugins that rejected the group judge the
-        event.
-        """
-        return (on("pods", Action.DELETE, lambda pod, old, new: False),)
+        """No events: the plugins that rejected the group name the events that may help it."""
+        return ()
 
     @hookimpl
     def pod_group_post_filter(self, attempt: GroupAttempt, nodes: NodeView) -> Status | Mapping[str, str]:
@@ -122,7 +118,7 @@ class GangPreemption:
             return self._search(attempt, nodes, is_under_way)
 
     def _search(self, attempt: GroupAttempt, nodes: NodeView, is_under_way: bool) -> EvictionPlan | Status:
-        """`is_under_way` says that something comes free although its pods are gone already."""
+        """`is_under_way`: something, for example a device of a claim, still comes free after its pods have gone."""
         sparing = Sparing(self._handle, self._args)
         occupants = find_occupants(self._handle, attempt.group.key, priority_of(attempt), sparing)
         trials = Trials(self._handle, attempt, occupants.leaving)

@@ -16,7 +16,7 @@ MOST_TRIALS = 24
 _MOST_STEPS = 8
 
 
-class _Columns:
+class _TrialGround:
     """The real columns within a transaction, as a `Ground`. `placed` holds the nodes of the group at the last trial
     that fitted.
     """
@@ -97,13 +97,13 @@ class Trials:
                 ground.remove(staying)
             return reprieve(ground, gone), ground.placed
 
-    def _ground(self, tx: Transaction) -> _Columns:
+    def _ground(self, tx: Transaction) -> _TrialGround:
         for pod in self._leaving:
             tx.unplace(pod)
-        return _Columns(tx, self._attempt)
+        return _TrialGround(tx, self._attempt)
 
 
-def _widen(ground: _Columns, order: Sequence[Removal]) -> list[Removal] | None:
+def _widen(ground: _TrialGround, order: Sequence[Removal]) -> list[Removal] | None:
     """Remove units priority by priority until the group fits. With many priorities, several are removed per step."""
     ground.remove(order)
     if not ground.fits():
@@ -121,7 +121,7 @@ def _widen(ground: _Columns, order: Sequence[Removal]) -> list[Removal] | None:
     return None
 
 
-def _beside(ground: _Columns, gone: Sequence[Removal]) -> list[Removal]:
+def _beside(ground: _TrialGround, gone: Sequence[Removal]) -> list[Removal]:
     """The removed units that are not on the group's nodes. A member that its group can spare is left out if the group
     itself has to go.
     """

@@ -182,7 +182,7 @@ class _Joint:
         """For each place the GB/s of the set, and how whole it leaves the other devices."""
         self.worth[:, 1] = 1.0
         self.pairs = self.worth.view(np.uint64).ravel()
-        """The same memory, read in one go."""
+        """The memory of `worth`, with both values of a place as one number."""
         self.nbytes = self.sets.nbytes + self.worth.nbytes
 
 

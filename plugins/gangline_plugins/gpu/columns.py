@@ -1,4 +1,9 @@
-"""The columns of the device table, with one value, or one per device, for each row; only the table writes them."""
+"""The columns of the device table, with one value, or one per device, for each row; only the table writes them.
+
+Plugins judge all nodes at once, so each quantity is one array. The devices of a node are the bits of a number, so that
+"free and healthy" is one operation for the whole cluster; columns with a value for each device have 16 places in each
+row. The rows are those of the cluster's state: a node has the same row in all columns.
+"""
 
 from __future__ import annotations
 

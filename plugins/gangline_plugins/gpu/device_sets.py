@@ -81,7 +81,7 @@ class Leftovers:
     gbps: Matrix
     """The sum of the GB/s between any two devices."""
     links: Ranks
-    """The same sums as ranks, so that rounding does not decide."""
+    """Ranks by `gbps`, so that rounding does not decide."""
     nearness: Ranks
     """Ranks by nearness, then by few runs of consecutive ids."""
     levels: int

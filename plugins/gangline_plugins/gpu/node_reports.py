@@ -16,7 +16,7 @@ from gangline_plugins.gpu.node_devices import NodeDevices
 log = logging.getLogger(__name__)
 
 _MOST_REMEMBERED = 20_000
-"""Of how many nodes that are gone it is remembered that they had a report."""
+"""The most deleted nodes of which the plugin remembers that they had a report."""
 
 
 class Table(Protocol):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 import msgspec
 import numpy as np
@@ -47,8 +48,20 @@ from gangline_plugins.gpu.links import MOST_DEVICES, mask_of
 from gangline_plugins.gpu.wants import MapProfiles
 from gangline_plugins.telling import Teller
 
-_TAKEN, _MISSING = 1, 2
-"""What `reasons` says, as filter verdicts count."""
+
+class MapObstacle(IntEnum):
+    """Why the devices of an entry keep its pod from a node, each with its reason."""
+
+    reason: Reason
+
+    def __new__(cls, code: int, message: str, resolvable: bool) -> MapObstacle:
+        obstacle = int.__new__(cls, code)
+        obstacle._value_ = code
+        obstacle.reason = Reason(message, resolvable)
+        return obstacle
+
+    TAKEN = 1, "node(s) had GPUs of the scheduling map that other pods use", True
+    MISSING = 2, "node(s) didn't have the GPUs of the scheduling map", False
 
 
 class GpuSchedulingMapArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -75,10 +88,7 @@ class GpuSchedulingMap:
 
     name = "GpuSchedulingMap"
     args_type = GpuSchedulingMapArgs
-    reasons = (
-        Reason("node(s) had GPUs of the scheduling map that other pods use", resolvable=True),
-        Reason("node(s) didn't have the GPUs of the scheduling map", resolvable=False),
-    )
+    reasons = tuple(each.reason for each in MapObstacle)
 
     def __init__(self, args: GpuSchedulingMapArgs, handle: Handle) -> None:
         self._handle = handle
@@ -144,9 +154,9 @@ class GpuSchedulingMap:
         for i in np.flatnonzero(np.isin(nodes.rows, named)).tolist():  # the nodes that the entry names, usually one
             row = int(nodes.rows[i])
             if columns.known[row] and mask & ~int(columns.present[row]):
-                verdicts[i] = _MISSING
+                verdicts[i] = MapObstacle.MISSING
             elif mask & int(columns.busy[row]) and self._table.is_taken_from(pod, row, place.ids):
-                verdicts[i] = _TAKEN
+                verdicts[i] = MapObstacle.TAKEN
         return verdicts
 
     @hookimpl

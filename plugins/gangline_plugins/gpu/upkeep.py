@@ -65,7 +65,7 @@ class TemplatePlan:
     make: Template | None = None
     remove: tuple[Template, ...] = ()
     leaving: tuple[Template, ...] = ()
-    """Those that are not needed any more, and stay for a while."""
+    """The templates that are not needed any more, and stay for a while."""
 
 
 def plan(

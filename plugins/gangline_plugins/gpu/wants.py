@@ -35,7 +35,7 @@ TOO_MANY = 1000 * MOST_DEVICES + 1
 no node.
 """
 _MOST_MEMORY_GIB = 2**20
-"""Of one device: far more than any device has, and far less than its column can hold."""
+"""The most memory of one device: far more than any device has, and far less than the column of it can hold."""
 
 
 @dataclass(frozen=True, slots=True)

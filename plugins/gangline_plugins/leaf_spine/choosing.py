@@ -336,7 +336,7 @@ def offer(layout: Layout, leaves: Ints, total: Ints, used: Ints, history: Values
 
 
 def loose_offer(stock: Stock, rows: Rows) -> tuple[float, ...]:
-    """The same values for nodes in no leaf: each counts as a leaf of its own that is adjacent to no other."""
+    """As `offer`, for nodes in no leaf: each counts as a leaf of its own that is adjacent to no other."""
     total, used = stock.total[rows], stock.used[rows]
     untouched = total[used == 0].sum()
     return (float(total.sum()), float(used.sum()), float(untouched), float(len(rows)), float(len(rows)), GOOD)

@@ -56,7 +56,7 @@ class DomainHistory:
 
 
 @dataclass(slots=True)
-class _Placed:
+class _PodsOnLeaf:
     """The pods of one group on one leaf."""
 
     leaf: str
@@ -72,14 +72,14 @@ class Observer:
 
     def __init__(self, history: DomainHistory) -> None:
         self._history = history
-        self._placed: dict[tuple[str, str], _Placed] = {}
+        self._placed: dict[tuple[str, str], _PodsOnLeaf] = {}
 
     def __len__(self) -> int:
         return len(self._placed)
 
     def placed(self, group: str, leaf: str, pod: PodInfo) -> None:
         """A pod of a group was bound to a node of a leaf."""
-        placed = self._placed.setdefault((group, leaf), _Placed(leaf))
+        placed = self._placed.setdefault((group, leaf), _PodsOnLeaf(leaf))
         placed.waiting[pod.uid] = (pod.namespace, pod.name)
 
     def look(self, pods: Mapping[str, PodInfo]) -> set[str]:
@@ -105,12 +105,12 @@ class Observer:
             self._judge_running(placed)
         self._forget(key for key, placed in self._placed.items() if not placed.waiting and not placed.running)
 
-    def _judge_running(self, placed: _Placed) -> None:
+    def _judge_running(self, placed: _PodsOnLeaf) -> None:
         if placed.running and not placed.waiting and not placed.has_run and not placed.has_failed:
             placed.has_run = True
             self._history.observe(placed.leaf, ran=True)
 
-    def _judge_ended(self, placed: _Placed, phase: str) -> None:
+    def _judge_ended(self, placed: _PodsOnLeaf, phase: str) -> None:
         if phase == "Failed" and not placed.has_failed:
             placed.has_failed = True
             self._history.observe(placed.leaf, ran=False)

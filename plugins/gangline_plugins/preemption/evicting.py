@@ -34,9 +34,9 @@ class Preemptor:
     uid: str
     """An identifier that no other preemptor has."""
     name: str
-    """Its name in log messages, for example "pod default/a"."""
+    """The name of the preemptor in log messages, for example "pod default/a"."""
     by: str
-    """Its name in the events of its victims."""
+    """The name of the preemptor in the events of its victims."""
     priority: int
     scheduler_name: str
     nodes: tuple[str, ...]

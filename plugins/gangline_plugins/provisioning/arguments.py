@@ -28,4 +28,4 @@ class ProvisioningArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=Tru
     max_in_flight: Annotated[int, msgspec.Meta(ge=1)] = 8
     """Requests that wait for the autoscaler, at most."""
     max_in_flight_per_namespace: Annotated[int, msgspec.Meta(ge=1)] = 4
-    """Of these, for gangs of one namespace, at most."""
+    """Requests for gangs of one namespace that wait for the autoscaler, at most."""

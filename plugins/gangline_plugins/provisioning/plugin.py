@@ -9,7 +9,7 @@
 4. When the gang has its place, by whatever means, or is gone, its requests are deleted.
 
 All that has to outlast the process is in the requests: their names follow from the gang, and they say for which gang
-they are, the how manieth they are, and since when they have failed.
+they are, the number of their attempt, and since when they have failed.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from gangline_plugins.gpu.illness import on_ill_devices
 from gangline_plugins.recovery.wear import NodeWear
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-"""Who taints a node with this says that nothing runs there any more."""
+"""The taint with which an administrator says that nothing runs on a node any more."""
 _MOST_SHOWN = 80
 
 
@@ -80,7 +80,7 @@ class NodeHealth:
         self._losses = {name: loss if loss.is_dead else replace(loss, since=now) for name, loss in self._losses.items()}
 
     def is_blind(self, most: float) -> bool:
-        """Whether so many of the nodes that exist are not ready that this says more about who looks at them."""
+        """Whether more than this part of the nodes is not ready: then rather the control plane has failed."""
         unready = sum(not loss.is_dead for loss in self._losses.values())
         return unready > 1 and unready > most * len(self._there)
 

@@ -38,7 +38,7 @@ class RecoveryPlan:
     """Pods on spares, which leave them to the group."""
 
     def without_room(self) -> RecoveryPlan:
-        """The same without room that is kept: whoever has it now has to be preempted first."""
+        """The plan without room that is kept: other pods have the room now, and have to be preempted first."""
         return replace(self, places=[(pod, "") for pod, _ in self.places], lent=())
 
     def of_the_lost(self) -> RecoveryPlan:
@@ -131,7 +131,7 @@ class Places:
         rows: Mapping[str, int],
         transaction: Transaction,
     ) -> tuple[Mapping[str, int], list[PodInfo]]:
-        """Put lifted pods back where the pods find room on the same nodes all the same: the places, and who leaves."""
+        """Put back each lifted pod beside which the pods find room on the same nodes: the places, and who leaves."""
         here = self._handle.nodes.full(False)
         here[list(set(found.values()))] = True
         gone: list[PodInfo] = []

@@ -39,7 +39,7 @@ _AT_ONCE_SECONDS = 0.05
 """CPU time for the plans of one round; the other groups follow in the next, so that the loop is not held."""
 _NEXT_ROUND = 0.01
 _LOOK = 30.0
-"""While nodes are lost, seconds until it is looked for pods that have come to them since."""
+"""While nodes are lost, seconds until the next search for pods that have come to these nodes since."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from gangline_plugins.recovery.planning import RecoveryPlan
 LONGEST_PAUSE = 30.0
 """Seconds between two tries for a group without a place, at most."""
 HAVE_LEFT = ClusterEvent("gangline.dev/recoveries", Action.UPDATE_OTHER)
-"""Members have left, or end, for which new ones have waited."""
+"""Members of a recovering group have left, or are ending; their replacements have waited for this."""
 
 
 @dataclass(slots=True, eq=False)

@@ -1,7 +1,7 @@
-"""What is written on an owner that Gangline has suspended: who did it, when, why, and how its spec was then.
+"""The record on an owner that Gangline has suspended: who suspended it, when, why, and how its spec was then.
 
-The record is all that is remembered, so any later leader can go on. `generation` counts the changes of the spec, and is
-how a user's hand is told: if it is not the one that the suspension made, somebody has changed the spec since.
+Gangline remembers nothing else, so any later leader can go on. Kubernetes counts the changes of a spec in the field
+`generation`. If it is not the generation that the suspension made, somebody else has changed the spec since.
 """
 
 from __future__ import annotations

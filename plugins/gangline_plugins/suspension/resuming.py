@@ -1,7 +1,7 @@
 """Resumes owners that this profile has suspended: when their pods would have room, or when their time is over.
 
-All that is known stands on the owners, so a scheduler that has just taken over goes on as the last one would have.
-Somebody's hand always wins: an owner that runs again, or whose spec has been changed since, is let go.
+The records are on the owners, so a scheduler that has just taken over goes on where the last one stopped. Changes by
+others have precedence: if an owner runs again, or its spec has been changed since, Gangline leaves it alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gangline import GANG_SECONDS, Deadline, GanglineError, Handle, Membership, 
 from gangline_plugins.suspension import record as records
 from gangline_plugins.suspension.owning import SuspendableOwner, owner_of
 from gangline_plugins.suspension.record import SUSPENDED_BY, SuspensionRecord
-from gangline_plugins.suspension.templates import WHOLE, pods_to_come
+from gangline_plugins.suspension.templates import WITH_TEMPLATES, pods_to_come
 from gangline_plugins.suspension.writing import OwnerWriter, is_ours
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class Resuming:
                 return
 
     def _order(self, each: SuspendedOwner) -> tuple[int, int, float, str]:
-        """Who was looked at longest ago comes first, then the higher priority, then the longer suspension."""
+        """Owners in order: the one looked at longest ago, then by priority, then the longest suspended."""
         return self._looked_at[each.owner.uid], -each.record.priority, each.since, each.owner.uid
 
     def _read(self, obj: Any) -> SuspendedOwner | None:
@@ -115,7 +115,9 @@ class Resuming:
         """Whether all pods that the owner would create, or those that start first, fit now."""
         owner = each.owner
         try:
-            found = await self._handle.client.get(WHOLE[owner.resource.kind], owner.name, namespace=owner.namespace)
+            found = await self._handle.client.get(
+                WITH_TEMPLATES[owner.resource.kind], owner.name, namespace=owner.namespace
+            )
             pods = self._first(pods_to_come(self._handle.state, owner, found, each.record.priority))
             if not pods or any(pod.scheduler_name != self._handle.profile for pod in pods):
                 return False

@@ -31,11 +31,11 @@ class Suspenders:
         self._of: defaultdict[str, list[TakesOff]] = defaultdict(list)
 
     def add(self, profile: str, suspender: TakesOff) -> None:
-        """From now on, and until it is removed, this one suspends the workloads of the profile."""
+        """From now on, until `remove`, the suspender suspends the workloads of the profile."""
         self._of[profile].append(suspender)
 
     def remove(self, profile: str, suspender: TakesOff) -> None:
-        """Its configuration has ended."""
+        """The suspender's configuration has ended, so it suspends no workloads any more."""
         self._of[profile].remove(suspender)
 
     async def take_off(self, pods: Sequence[PodInfo], why: str, mark: Mark, is_restart: bool = False) -> list[PodInfo]:

@@ -65,7 +65,7 @@ class WholeJobSet(model.Object):
     spec: WholeJobSetSpec = msgspec.field(default_factory=WholeJobSetSpec)
 
 
-WHOLE: Mapping[str, resources.Resource[Any]] = {
+WITH_TEMPLATES: Mapping[str, resources.Resource[Any]] = {
     each.kind: resources.Resource(each.group, each.version, each.plural, each.kind, type_)
     for each, type_ in ((resources.JOBS, WholeJob), (resources.JOB_SETS, WholeJobSet))
 }

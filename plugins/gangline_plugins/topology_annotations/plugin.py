@@ -61,7 +61,7 @@ Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Judged:
+class _JudgedGroup:
     """The wishes of one group, with the columns by which placements are scored; one value per row."""
 
     attempt: GroupAttempt
@@ -105,7 +105,7 @@ class TopologyAnnotations:
         self._siblings = handle.state.tracker(Siblings)
         self._errors = handle.metric("topology_scheduler_errors", "Annotations that cannot be read.", ("type",))
         self._told: OrderedDict[str, tuple[str, ...]] = OrderedDict()
-        self._judged: _Judged | None = None
+        self._judged: _JudgedGroup | None = None
         self._masks: tuple[list[Domains], dict[str, BoolColumn]] = ([], {})
 
     @hookimpl
@@ -179,9 +179,9 @@ class TopologyAnnotations:
             judged = self._judged = self._judge(attempt, nodes)
         return judged.score(placement.rows) if judged.wishes is not NO_WISHES else 0.0
 
-    def _judge(self, attempt: GroupAttempt, nodes: NodeView) -> _Judged:
+    def _judge(self, attempt: GroupAttempt, nodes: NodeView) -> _JudgedGroup:
         wishes = self._wishes(attempt.first)
-        return _Judged(
+        return _JudgedGroup(
             attempt,
             wishes,
             self._handle.topology.switches() if wishes is not NO_WISHES else [],

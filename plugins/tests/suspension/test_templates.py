@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import msgspec
@@ -75,8 +74,6 @@ def test_the_pods_of_a_job_set_say_which_part_they_are_of() -> None:
 
 
 def test_a_workload_without_bounds_is_not_tried_out() -> None:
-    began = time.monotonic()
-
     huge = {"parallelism": 2**31 - 1, "completions": 2**31 - 1}
     jobs = [{"name": "a", "replicas": 2**31 - 1, "template": a_job(**huge)}]
 
@@ -84,4 +81,4 @@ def test_a_workload_without_bounds_is_not_tried_out() -> None:
     assert made(WholeJobSet, resources.JOB_SETS, {"metadata": {}, "spec": {"replicatedJobs": jobs}}) == []
     empty = [{"name": "a", "replicas": 2**31 - 1, "template": a_job(parallelism=0)}]
     assert made(WholeJobSet, resources.JOB_SETS, {"metadata": {}, "spec": {"replicatedJobs": empty}}) == []
-    assert time.monotonic() - began < 5 and MOST_PODS < 10_000
+    assert MOST_PODS < 10_000

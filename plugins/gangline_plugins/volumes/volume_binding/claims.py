@@ -23,7 +23,7 @@ class PodVolumeClaims:
 
     bound: list[model.PersistentVolumeClaim] = field(default_factory=list)
     delayed: list[model.PersistentVolumeClaim] = field(default_factory=list)
-    """Those that are bound only once the pod has a node."""
+    """The claims that are bound only once the pod has a node."""
 
 
 def sort_claims(

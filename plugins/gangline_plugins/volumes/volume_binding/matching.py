@@ -126,7 +126,7 @@ class VolumeChoices:
         size, shape = requested_bytes(claim) or 0, _shape_of(claim)
         choice = np.full(len(self._nodes), -1, dtype=np.int64)
         undecided = self._nodes.full(True)
-        for volume in self._kept(claim, size, shape):  # it, or none
+        for volume in self._kept(claim, size, shape):  # mostly none or one
             number = self._number(volume)
             free = undecided & ~self._is_taken(np.full(len(choice), number))
             choice[free & reaches(volume, self._nodes)] = number

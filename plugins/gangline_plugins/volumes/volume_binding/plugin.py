@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Annotated
 
 import msgspec
@@ -45,13 +46,22 @@ from gangline_plugins.volumes.volume_binding.claims import PodVolumeClaims, sort
 from gangline_plugins.volumes.volume_binding.matching import Catalogue, ChoiceColumn, VolumeChoices, reaches
 from gangline_plugins.volumes.volume_binding.provisioning import VolumeProvisioning
 
-_REASONS = (
-    Reason("node(s) didn't match PersistentVolume's node affinity", resolvable=False),
-    Reason("node(s) didn't find available persistent volumes to bind", resolvable=False),
-    Reason("node(s) did not have enough free storage", resolvable=False),
-    Reason("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)", resolvable=False),
-)
-"""One bit of a code each, the first the lowest: several can hold for one node."""
+
+class VolumeObstacle(IntEnum):
+    """Why volumes keep a pod from a node, each with its reason. A code has the bit of each obstacle of the node."""
+
+    reason: Reason
+
+    def __new__(cls, bit: int, message: str) -> VolumeObstacle:
+        obstacle = int.__new__(cls, bit)
+        obstacle._value_ = bit
+        obstacle.reason = Reason(message, resolvable=False)
+        return obstacle
+
+    UNREACHABLE = 1, "node(s) didn't match PersistentVolume's node affinity"
+    NO_MATCH = 2, "node(s) didn't find available persistent volumes to bind"
+    NO_ROOM = 4, "node(s) did not have enough free storage"
+    MISSING = 8, "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
 
 @dataclass(slots=True)
@@ -130,7 +140,7 @@ class VolumeBinding:
 
     def explain(self, cycle: Cycle, pod: PodInfo, code: int) -> Sequence[Reason]:
         """The reasons that a code stands for."""
-        return [reason for bit, reason in enumerate(_REASONS) if code >> bit & 1]
+        return [each.reason for each in VolumeObstacle if code & each]
 
     @hookimpl
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
@@ -195,8 +205,13 @@ class VolumeBinding:
         unreachable, missing = self._check_bound(decision.claims.bound, nodes)
         no_match, no_room = self._check_delayed(decision, nodes)
         code = np.zeros(len(nodes), dtype=np.uint8)
-        for bit, mask in enumerate((unreachable, no_match, no_room, missing)):
-            code |= mask.astype(np.uint8) << bit
+        for mask, obstacle in (
+            (unreachable, VolumeObstacle.UNREACHABLE),
+            (no_match, VolumeObstacle.NO_MATCH),
+            (no_room, VolumeObstacle.NO_ROOM),
+            (missing, VolumeObstacle.MISSING),
+        ):
+            code |= mask.astype(np.uint8) * np.uint8(obstacle)
         return code
 
     def _check_bound(

@@ -12,7 +12,7 @@ from gangline import Status
 from gangline_plugins.default_preemption import Args
 from gangline_plugins.default_preemption.simulating import Simulation
 
-from .default_preemption_cases import Cluster, budget, cluster, node, pod
+from ..default_preemption_cases import Cluster, budget, cluster, node, pod
 
 CPU = 6
 _NEVER_STARTED = 99

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +14,7 @@ from gangline_plugins.default_preemption.searching import find_best, number_want
 from gangline_plugins.default_preemption.simulating import Simulation
 from gangline_plugins.preemption.budgets import Budgets
 
-from .default_preemption_cases import Cluster, Object, budget, cluster, node, pod
+from ..default_preemption_cases import Cluster, Object, budget, cluster, node, pod
 
 A, B = node("a"), node("b")
 DAY, NIGHT = {"app": "day"}, {"app": "night"}
@@ -378,19 +377,17 @@ def full(nodes: int) -> Cluster:
     return cluster([node(f"n{i}") for i in range(nodes)], pods)
 
 
-def test_five_thousand_full_nodes_of_the_same_priority_cost_little() -> None:
+def test_five_thousand_full_nodes_of_the_same_priority_are_not_tried_out() -> None:
     found = full(5000)
     waiting = found.pod(pod("p", 2, 5))
     diagnosis = found.runtime.evaluator.diagnose(found.runtime.evaluator.filter(waiting))
-    found.plugin.decide(waiting, diagnosis.nodes, diagnosis)
+    before = found.cache.nodes.changes.position
 
-    start = time.thread_time()
     status = found.plugin.decide(waiting, diagnosis.nodes, diagnosis)
-    took = time.thread_time() - start
 
     assert isinstance(status, Status)
     assert "5000 No preemption victims found" in status.message
-    assert took < 0.01  # 0.2 ms; kube-scheduler takes 69 ms for the attempt
+    assert found.cache.nodes.changes.position == before  # no pod was taken off, not even on trial
 
 
 def test_profiles_share_the_counters() -> None:

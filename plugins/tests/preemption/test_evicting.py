@@ -10,7 +10,7 @@ from gangline import ApiError, Conflict, NotFound
 from gangline.queueing.waiting import PodAtPermit
 from gangline_plugins.preemption.evicting import Evictor, Preemptor
 
-from .default_preemption_cases import Cluster, cluster, node, pod
+from ..default_preemption_cases import Cluster, cluster, node, pod
 
 DELETED = {"deletionTimestamp": "2024-01-01T00:00:00Z"}
 GONE = NotFound(404, "NotFound", "gone")
