@@ -77,7 +77,7 @@ FREED_S = 10.0  # leases are looked through every 30 s; a deletion is heard of
 VICTIMS = 3
 """Of each kind of pods."""
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900), pytest.mark.alone]
 
 
 @dataclass
@@ -143,10 +143,9 @@ async def test_leases_annotations_and_claims_tell_the_same(full: Full) -> None:
     async def claims_tell() -> bool:  # they are written in the background
         return not misreported(await full.api.list(full.api.pods), await full.claims())
 
-    await full.api.until(claims_tell, "every claim tells of one of its pods")
-    pods, leases = await full.api.list(full.api.pods), await full.leases()
+    await full.api.until(claims_tell, "every claim tells of one of its pods", STALLED_S)
+    pods, leases = await _agreeing(full), await full.leases()
 
-    assert disagreements(pods, leases) == []
     names = {f"gpu-{node}-{id}" for pod in pods for node, id in devices_of(pod)}
     assert {lease["metadata"]["name"] for lease in leases} == names
 
@@ -188,13 +187,22 @@ async def test_deleted_pods_give_back_their_devices_and_no_others(full: Full) ->
     slowest = max(followed.freed[device, uid] - full.ledger.left.get(uid, start) for device, uid in gone)
     print(f"{len(gone)} devices are given back within {slowest:.2f} s")
     assert slowest < FREED_S
-    after = await api.list(api.pods)
-    assert disagreements(after, await full.leases()) == []
+    after = await _agreeing(full)
     assert faults(after, await full.claims(), full.statuses) == []
     assert followed.freed.keys() == gone
     uids = {pod["metadata"]["uid"] for pod in victims}
     assert _given(pods, without=uids).items() <= _given(after, without=uids).items()
     assert _versions(leases, without=uids).items() <= _versions(await full.leases(), without=uids).items()
+
+
+async def _agreeing(full: Full) -> Manifests:
+    """All pods, once leases say the same as they do: a pod that shares a device is locked before it is bound."""
+
+    async def agree() -> Manifests | None:
+        pods = await full.api.list(full.api.pods)
+        return pods if not disagreements(pods, await full.leases()) else None
+
+    return await full.api.until(agree, "leases and annotations agree", STALLED_S)
 
 
 def _says(holds: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
