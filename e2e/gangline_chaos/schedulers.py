@@ -110,10 +110,10 @@ class Replicas:
 
     async def run(self) -> None:
         """Start them, and start anew what ends, as a kubelet does, until cancelled."""
-        for replica in self.each:
-            if replica.name not in self._held:
-                replica.start()
         try:
+            for replica in self.each:
+                if replica.name not in self._held:
+                    replica.start()
             while True:
                 await asyncio.sleep(RESTART_S)
                 for replica in self.each:
@@ -122,9 +122,9 @@ class Replicas:
                         replica.start()
                         self.restarts += 1
         finally:
-            for replica in self.each:
-                replica.signal(signal.SIGCONT)
-            running = [replica.scheduler.process for replica in self.each]
+            running = [replica.scheduler.process for replica in self.each if replica.scheduler.alive()]
+            for process in running:
+                process.signal(signal.SIGCONT)
             await asyncio.to_thread(processes.stop, running, STOP_S)
 
     def ended(self, replica: Replica) -> None:
