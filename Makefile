@@ -33,11 +33,11 @@ test: setup ## unit tests, or those of a room of the framework: ROOM=queueing
 fuzz: setup ## odd inputs of every kind, for an hour or MINUTES=5; what fails is kept in .fuzz/
 	$(BIN)/python -m gangline_fuzz run --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
 
-chaos: setup control-plane ## faults on a real control plane for SECONDS=480 (SEED=1), judged by the history of etcd; kept in .chaos/
-	$(BIN)/python -m gangline_chaos run --seconds $(or $(SECONDS),480) $(if $(SEED),--seed $(SEED))
+chaos: setup control-plane ## faults on a real control plane for SECONDS=480 or FAULTS=500 (SEED=1), judged by the history of etcd; kept in .chaos/
+	$(BIN)/python -m gangline_chaos run $(if $(FAULTS),--faults $(FAULTS),--seconds $(or $(SECONDS),480)) $(if $(SEED),--seed $(SEED))
 
-chaos-long: ## the same for two hours
-	$(MAKE) chaos SECONDS=7200
+chaos-long: ## the same with 5,000 faults, in hours
+	$(MAKE) chaos FAULTS=5000
 
 control-plane: setup ## build etcd, kube-apiserver, kube-scheduler, kube-controller-manager, kwok and helm (needs Go)
 	$(BIN)/python -m gangline_e2e build

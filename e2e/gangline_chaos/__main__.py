@@ -14,7 +14,7 @@ from gangline_chaos.faults import FAULTS
 from gangline_chaos.judge.history import read
 from gangline_chaos.judge.judging import Judge
 from gangline_chaos.judge.judging import judge as judged_from
-from gangline_chaos.running import Plan
+from gangline_chaos.running import REPLICAS, Plan
 from gangline_chaos.running import run as play
 from gangline_chaos.virtual.playing import play as play_machine
 
@@ -28,26 +28,49 @@ def cli() -> None:
     """Faults of every kind on a real control plane, judged by the history of etcd."""
 
 
+ELECTION = click.option(
+    "--election/--no-election",
+    "elect",
+    default=True,
+    help="Without it all schedulers bind pods at the same time, and only the rules on devices are checked.",
+)
+
+
 @cli.command()
 @click.option(
     "--seconds", type=click.FloatRange(min=1), default=480.0, show_default=True, help="How long faults go on."
 )
+@click.option("--faults", "count", type=click.IntRange(min=1), help="So many faults instead, however long that takes.")
 @click.option("--seed", type=int, default=None, help="Of faults and workload. Default: another one at each run.")
 @click.option("--fault", "names", multiple=True, type=click.Choice(list(FAULTS)), help="Only these. Default: all.")
+@click.option("--replicas", type=click.IntRange(min=2, max=8), default=REPLICAS, show_default=True)
+@ELECTION
 @click.option(
     "--folder", type=click.Path(path_type=Path), default=FOLDER, show_default=True, help="For logs and history."
 )
-def run(seconds: float, seed: int | None, names: tuple[str, ...], folder: Path) -> None:
+def run(
+    seconds: float,
+    count: int | None,
+    seed: int | None,
+    names: tuple[str, ...],
+    replicas: int,
+    elect: bool,
+    folder: Path,
+) -> None:
     """Break things for so long; exit 1 if the history breaks a rule."""
     seed = int(time.time()) if seed is None else seed
     place = folder / f"seed-{seed}-{time.strftime('%Y%m%dT%H%M%S')}"
     place.mkdir(parents=True)
-    path = asyncio.run(play(Plan(seed, seconds, names or tuple(FAULTS)), place, lambda text: click.echo(text)))
-    judged = judged_from(read(path))
+    length, at_least = (seconds, 0) if count is None else (0.0, count)
+    plan = Plan(seed, length, names or tuple(FAULTS), at_least, replicas=replicas, elect=elect)
+    path = asyncio.run(play(plan, place, lambda text: click.echo(text)))
+    judged = judged_from(read(path), elect)
     _show(judged)
-    only = "".join(f" --fault {name}" for name in names)
-    click.echo(f"again: {sys.executable} -m gangline_chaos run --seconds {seconds:g} --seed {seed}{only}")
-    click.echo(f"judge again: {sys.executable} -m gangline_chaos judge {path}")
+    said = [f"--seconds {seconds:g}" if count is None else f"--faults {count}", f"--seed {seed}"]
+    said += [f"--fault {name}" for name in names]
+    said += [f"--replicas {replicas}"] * (replicas != REPLICAS) + ["--no-election"] * (not elect)
+    click.echo(f"again: {sys.executable} -m gangline_chaos run {' '.join(said)}")
+    click.echo(f"judge again: {sys.executable} -m gangline_chaos judge {path}{'' if elect else ' --no-election'}")
     sys.exit(1 if judged.violations else 0)
 
 
@@ -63,14 +86,16 @@ def virtual(steps: int, seed: int | None) -> None:
     click.echo(f"seed {seed}")
     began, done = time.process_time(), play_machine(seed, steps, LENGTH)
     took = time.process_time() - began
-    click.echo(f"{done} steps in {took:.0f} s of CPU, {done / took:.0f} steps/s; no rule was broken")
+    said = f"{done.steps} steps with {done.faults} faults in {took:.0f} s of CPU, {done.steps / took:.0f} steps/s"
+    click.echo(f"{said}; no rule was broken")
 
 
 @cli.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-def judge(file: Path) -> None:
+@ELECTION
+def judge(file: Path, elect: bool) -> None:
     """Judge a history once more; exit 1 if it breaks a rule."""
-    judged = judged_from(read(file))
+    judged = judged_from(read(file), elect)
     _show(judged)
     sys.exit(1 if judged.violations else 0)
 

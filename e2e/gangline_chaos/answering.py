@@ -10,14 +10,13 @@ import random
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import aiohttp
 from aiohttp import web
 
 from gangline_chaos.network import CHUNK, CONNECT_S
 
-READS = (429, 500, 503)
-WRITES = (409, 429, 500, 503, 504)
 REASONS = {
     409: "Conflict",
     429: "TooManyRequests",
@@ -25,10 +24,25 @@ REASONS = {
     503: "ServiceUnavailable",
     504: "Timeout",
 }
-SHARE_PASSED = 0.5
-SHARE_LOST = 0.15
-"""Of all requests: no answer comes, whether the request is carried out or not."""
 HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host", "content-encoding"})
+
+
+@dataclass(frozen=True, slots=True)
+class Storm:
+    """What becomes of requests."""
+
+    reads: tuple[int, ...]
+    """How those that read are answered; without any they are passed on."""
+    writes: tuple[int, ...]
+    share_passed: float
+    share_lost: float = 0.0
+    """Of all requests: no answer comes, whether the request is carried out or not."""
+
+
+MIXED = Storm((429, 500, 503), (409, 429, 500, 503, 504), 0.5, 0.15)
+CONFLICTS = Storm((), (409,), 0.3)
+THROTTLING = Storm((429,), (429,), 0.3)
+ERRORS = Storm((500, 503), (500, 503, 504), 0.3)
 
 
 class RoughServer:
@@ -41,6 +55,7 @@ class RoughServer:
         self.port = 0
         self.refused = 0
         """Requests that were answered here, or not at all."""
+        self.storm = MIXED
         self._session: aiohttp.ClientSession | None = None
 
     @asynccontextmanager
@@ -61,15 +76,16 @@ class RoughServer:
                 await runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        roll, is_read = self._rng.random(), request.method == "GET"
-        if roll < SHARE_PASSED:
+        roll, storm, is_read = self._rng.random(), self.storm, request.method == "GET"
+        answers = storm.reads if is_read else storm.writes
+        if roll < storm.share_passed or not answers:
             return await self._pass_on(request, False)
         self.refused += 1
-        if roll < SHARE_PASSED + SHARE_LOST:
+        if roll < storm.share_passed + storm.share_lost:
             if not is_read and self._rng.random() < 0.5:
                 return await self._pass_on(request, True)
             return self._silence(request)
-        return refusal(self._rng.choice(READS if is_read else WRITES))
+        return refusal(self._rng.choice(answers))
 
     async def _pass_on(self, request: web.Request, loses_answer: bool) -> web.StreamResponse:
         assert self._session is not None

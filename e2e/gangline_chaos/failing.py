@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from gangline import failpoints
 from gangline_chaos import units
@@ -25,7 +25,16 @@ LATE = "annotation."
 """Failpoints that are passed only when a pod gets its devices after it was bound."""
 SECOND = frozenset({"bind.before-write", "bind.after-write", "lock.before-write", "lock.after-write"})
 """Failpoints that are passed for each pod or device: the process dies at the second pass."""
+UNREACHED: Mapping[str, str] = {
+    "recovery.": "only the recovery of a gang passes them; stories of lost nodes let leaders die there"
+}
+"""Failpoints that are not reached here, by how their names begin, and why."""
 STAYS_S = 600.0
+
+
+def reached() -> list[str]:
+    """The failpoints at which leaders die here."""
+    return [name for name in failpoints.NAMES if not name.startswith(tuple(UNREACHED))]
 
 
 async def dies_at(site: Site, said: str, work: Callable[[], Awaitable[None]]) -> bool:
@@ -37,7 +46,7 @@ async def dies_at(site: Site, said: str, work: Callable[[], Awaitable[None]]) ->
     try:
         await asyncio.to_thread(doomed.kill)
         doomed.start({failpoints.VARIABLE: said})
-        await _hand_over(site, leader, doomed)
+        await hand_over(site, leader, doomed)
         replicas.release(leader)
         await work()
         return await _dies(doomed)
@@ -47,52 +56,90 @@ async def dies_at(site: Site, said: str, work: Callable[[], Awaitable[None]]) ->
 
 
 async def at_each(site: Site, seed: int, history: HistoryFile, say: Callable[[str], None]) -> list[str]:
-    """Let a leader die at each failpoint, and wait after each until all pods are bound; the failpoints not reached.
+    """Let one leader after the other die, each at the next failpoint; the failpoints that were not reached.
 
-    One replica dies again and again. The other one takes over each time, and hands over to the next to die.
+    Of three replicas one is doomed to die. The other ones are keepers: after each death the standby takes over and has
+    all pods bound, and then hands over to the doomed one, which has started meanwhile.
     """
-    missed = []
-    rng = random.Random(seed)
-    keeper, doomed = await site.replicas.leader(), await site.replicas.standby()
-    site.replicas.hold(doomed)
+    rng, names = random.Random(seed), reached()
+    leader = await site.replicas.leader()
+    standby, doomed = (replica for replica in site.replicas.each if replica is not leader)
+    for replica in site.replicas.each:
+        site.replicas.hold(replica)
     await asyncio.to_thread(doomed.kill)
-    for number, name in enumerate(failpoints.NAMES):
-        doomed.start({failpoints.VARIABLE: f"{name}=exit@{2 if name in SECOND else 1}"})
-        if name.startswith(LATE):
-            await _bind_unseen(site, FABRIC.nodes + number)
-        site.replicas.hold(keeper)
+    missed: list[str] = []
+    for number, name in enumerate(names):
+        if not number:
+            _arm(doomed, name)
         history.add(Mark(site.recorder.now(), "begin", name))
-        await _hand_over(site, keeper, doomed, FABRIC.nodes + number if name.startswith(LATE) else None)
-        site.replicas.release(keeper)
-        if not name.startswith(LATE):
-            await _churn(site, rng, number)
+        await _hand_over_past(site, leader, standby, doomed)
+        leader.start()
+        if doomed.scheduler.alive():
+            await (_fill_report(site, FABRIC.nodes + number) if name.startswith(LATE) else _churn(site, rng, number))
         died = await _dies(doomed)
+        if number + 1 < len(names):
+            _arm(doomed, names[number + 1])
         await site.recorder.caught_up()
         history.add(Mark(site.recorder.now(), "end", name))
         began = site.recorder.now()
-        await site.api.until(lambda: _all_there(site), f"all pods are bound after {name}", WAIT_S)
+        await site.api.until(lambda: _is_quiet(site), f"all pods are bound after {name}", WAIT_S)
+        leader, standby = await _roles(site, leader, standby)
         how, took = "died" if died else "NOT reached", site.recorder.now() - began
         say(f"{began:7.1f} s  {name}: {how}, recovered in {took:.1f} s")
         missed += [] if died else [name]
-        await site.replicas.leader()
-    site.replicas.release(doomed)
+    for replica in site.replicas.each:
+        site.replicas.release(replica)
     return missed
 
 
-async def _hand_over(site: Site, leader: Replica, doomed: Replica, reports: int | None = None) -> None:
-    """Stop the leader, and wait until the other one leads or has died of that. A node may report in between."""
-    await site.api.until(lambda: asyncio.to_thread(doomed.is_ready), f"{doomed.name} is ready", READY_S)
+async def _hand_over_past(site: Site, leader: Replica, standby: Replica, doomed: Replica) -> None:
+    """Hand over to the doomed replica, and not to the standby: that one stands still meanwhile.
+
+    A doomed replica that has been quicker than the keepers, and has died of that already, need not lead again.
+    """
+    await site.api.until(lambda: _ready_or_ended(standby), f"{standby.name} is ready", READY_S)
+    standby.signal(signal.SIGSTOP)
+    try:
+        if doomed.scheduler.alive():
+            await hand_over(site, leader, doomed)
+        else:
+            await asyncio.to_thread(leader.kill)
+    finally:
+        standby.signal(signal.SIGCONT)
+
+
+async def _roles(site: Site, one: Replica, other: Replica) -> tuple[Replica, Replica]:
+    """The keeper that leads, and the other one."""
+    leader = await site.replicas.leader(among=(one, other))
+    return (one, other) if leader is one else (other, one)
+
+
+async def _ready_or_ended(replica: Replica) -> bool:
+    return not replica.scheduler.alive() or await asyncio.to_thread(replica.is_ready)
+
+
+def _arm(replica: Replica, name: str) -> None:
+    """Start a process that dies at a failpoint once it leads."""
+    replica.start({failpoints.VARIABLE: f"{name}=exit@{2 if name in SECOND else 1}"})
+
+
+async def _leads_or_died(replica: Replica) -> bool:
+    return not replica.scheduler.alive() or await asyncio.to_thread(replica.leads)
+
+
+async def _is_quiet(site: Site) -> bool:
+    """Whether all pods are bound."""
+    return all(map(is_bound, await site.api.list(site.api.pods)))
+
+
+async def hand_over(site: Site, leader: Replica, doomed: Replica) -> None:
+    """Stop the leader, and wait until the other one leads or has died of that."""
+    await site.api.until(lambda: _ready_or_ended(doomed), f"{doomed.name} is ready", READY_S)
     leader.is_expected_to_end = True
     leader.signal(signal.SIGTERM)
     if not await asyncio.to_thread(leader.scheduler.process.wait, STOP_S):
         await asyncio.to_thread(leader.kill)
-    if reports is not None:
-        await _report(site, reports)
-
-    async def over() -> bool:
-        return not doomed.scheduler.alive() or await asyncio.to_thread(doomed.leads)
-
-    await site.api.until(over, f"{doomed.name} leads", LEADS_S)
+    await site.api.until(lambda: _leads_or_died(doomed), f"{doomed.name} leads", LEADS_S)
 
 
 async def _dies(doomed: Replica) -> bool:
@@ -110,23 +157,18 @@ async def _churn(site: Site, rng: random.Random, number: int) -> None:
     await site.workload.add(units.with_claims(f"claims-{number}", [rng.randint(1, 2) for _ in range(3)], STAYS_S))
 
 
-async def _bind_unseen(site: Site, number: int) -> None:
-    """Bind a pod to a new node, which has not reported its devices yet."""
-    node = FABRIC.node(number)
-    await site.api.create(node)
+async def _fill_report(site: Site, number: int) -> None:
+    """A pod is bound to a new node without a report, and then the node reports its devices: the pod gets its own.
+
+    A report is created empty and filled afterwards, as agents do.
+    """
+    await site.api.create(FABRIC.node(number))
     pod = pod_of(f"unseen-{number}", 0, 1, spec={"nodeSelector": {"kubernetes.io/hostname": FABRIC.name(number)}})
     await site.workload.add(Unit(f"unseen-{number}", 1, [], [], [pod], STAYS_S))
-    await site.api.until(lambda: _all_there(site), "the pod on a node without a report is bound", WAIT_S)
+    await site.api.wait_for(site.api.pods, lambda each: is_bound(each) and _is(each, pod), 1, WAIT_S)
+    await site.api.create(node_status(FABRIC.name(number)))
+    await site.api.merge(f"{NODE_STATUSES}/{FABRIC.name(number)}/status", FABRIC.report(number))
 
 
-async def _report(site: Site, number: int) -> None:
-    """The node reports its devices."""
-    name = FABRIC.name(number)
-    await site.api.create(node_status(name))
-    await site.api.merge(f"{NODE_STATUSES}/{name}/status", FABRIC.report(number))
-
-
-async def _all_there(site: Site) -> bool:
-    """Whether there are pods, all of them bound."""
-    found: list[Manifest] = await site.api.list(site.api.pods)
-    return bool(found) and all(map(is_bound, found))
+def _is(found: Manifest, pod: Manifest) -> bool:
+    return bool(found["metadata"]["name"] == pod["metadata"]["name"])

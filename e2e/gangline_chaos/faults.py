@@ -1,4 +1,7 @@
-"""The faults: each is an async context manager that breaks something on entry and undoes that on exit."""
+"""The faults: each is an async context manager that breaks something on entry and undoes that on exit.
+
+Faults of one lane come one after the other, faults of different lanes at the same time.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,30 @@ import asyncio
 import random
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import aiohttp
 
 from gangline import failpoints
-from gangline_chaos.failing import dies_at
+from gangline_chaos import skewing, strangers
+from gangline_chaos.answering import CONFLICTS, ERRORS, MIXED, THROTTLING, Storm
+from gangline_chaos.failing import UNREACHED, dies_at, hand_over
 from gangline_chaos.network import Gate, Mode
 from gangline_chaos.schedulers import Replica
-from gangline_chaos.site import ELECTION, LEASE_S, Site
-from gangline_chaos.units import FABRIC
+from gangline_chaos.site import LEASE_S, Site
 from gangline_e2e.api import Api
-from gangline_e2e.day import fabric
-from gangline_e2e.devices import LEASES, MANAGED
 from gangline_e2e.errors import Refused
-from gangline_e2e.gpu_crds import NODE_STATUSES, node_status
 from gangline_e2e.harness import ControlPlane
 
 MOST_PASSES = 3
-ON_THE_WAY = tuple(name for name in failpoints.NAMES if not name.startswith("annotation."))
+ON_THE_WAY = tuple(name for name in failpoints.NAMES if not name.startswith(("annotation.", *UNREACHED)))
 """The failpoints that usual work passes."""
+JUMPS_S = (-86400.0, -3600.0, -45.0, 45.0, 3600.0, 86400.0)
 RETRY_S = 0.3
+Lane = Literal["schedulers", "objects"]
+"""What is broken: schedulers, their connections and the control plane; or objects."""
 Breaks = AbstractAsyncContextManager[str]
 """Entered, it says what is broken."""
 
@@ -40,6 +45,9 @@ class Fault:
     begin: Callable[[Site, random.Random], Breaks]
     shortest_s: float = 0.0
     longest_s: float = 0.0
+    is_elected: bool = False
+    """Whether it makes sense only where a leader is elected."""
+    lane: Lane = "schedulers"
 
 
 # Processes
@@ -72,8 +80,9 @@ async def kill_standby(site: Site, rng: random.Random) -> AsyncIterator[str]:
 @asynccontextmanager
 async def kill_all_schedulers(site: Site, rng: random.Random) -> AsyncIterator[str]:
     """All schedulers are killed."""
-    first, second = site.replicas.each[:2]
-    async with _killed(site, first), _killed(site, second):
+    async with AsyncExitStack() as stack:
+        for replica in site.replicas.each:
+            await stack.enter_async_context(_killed(site, replica))
         yield "all"
 
 
@@ -98,6 +107,37 @@ async def failpoint(site: Site, rng: random.Random) -> AsyncIterator[str]:
 
     died = await dies_at(site, said, surge)
     yield said if died else f"{said}, was not reached"
+
+
+@asynccontextmanager
+async def full_disk(site: Site, rng: random.Random) -> AsyncIterator[str]:
+    """The next leader cannot write its log: each write fails, as on a full disk."""
+    leader, doomed = await site.replicas.leader(), await site.replicas.standby()
+    async with _killed(site, doomed):
+        doomed.start(is_full=True)
+        site.replicas.hold(leader)
+        try:
+            await hand_over(site, leader, doomed)
+        finally:
+            site.replicas.release(leader)
+        yield doomed.name
+        if not doomed.scheduler.alive():
+            site.replicas.ended(doomed)
+        await asyncio.to_thread(doomed.kill)
+
+
+@asynccontextmanager
+async def jump_clock(site: Site, rng: random.Random) -> AsyncIterator[str]:
+    """The wall clock of the leader, or of all schedulers, jumps, and jumps back at the end."""
+    chosen = site.replicas.each if rng.random() < 0.3 else [await site.replicas.leader()]
+    seconds = rng.choice(JUMPS_S)
+    for replica in chosen:
+        skewing.shift(replica.clock, seconds)
+    try:
+        yield f"{', '.join(replica.name for replica in chosen)} by {seconds:+g} s"
+    finally:
+        for replica in chosen:
+            skewing.shift(replica.clock, 0.0)
 
 
 @asynccontextmanager
@@ -155,84 +195,26 @@ def network(mode: Mode, everybody: bool = False) -> Callable[[Site, random.Rando
     return broken
 
 
-@asynccontextmanager
-async def rough_answers(site: Site, rng: random.Random) -> AsyncIterator[str]:
-    """Half of the requests of all schedulers are answered with 409, 429 or 5xx, or not at all."""
-    refused, real = site.rough.refused, site.gates.each[0].target
+def answers(storm: Storm) -> Callable[[Site, random.Random], Breaks]:
+    """The requests of all schedulers are answered in this way."""
 
-    def lead_to(gate: Gate, port: int) -> None:
-        gate.target = port
-        gate.break_all()
+    @asynccontextmanager
+    async def broken(site: Site, rng: random.Random) -> AsyncIterator[str]:
+        refused, real = site.rough.refused, site.gates.each[0].target
 
-    site.gates.all(lambda gate: lead_to(gate, site.rough.port))
-    try:
-        yield ""
-    finally:
-        site.gates.all(lambda gate: lead_to(gate, real))
-        assert site.rough.refused >= refused
+        def lead_to(gate: Gate, port: int) -> None:
+            gate.target = port
+            gate.break_all()
 
+        site.rough.storm = storm
+        site.gates.all(lambda gate: lead_to(gate, site.rough.port))
+        try:
+            yield ""
+        finally:
+            site.gates.all(lambda gate: lead_to(gate, real))
+            assert site.rough.refused >= refused
 
-# Objects that strangers delete
-
-
-@asynccontextmanager
-async def lose_node(site: Site, rng: random.Random) -> AsyncIterator[str]:
-    """A node with its report is deleted, and made anew at the end."""
-    number = rng.randrange(FABRIC.nodes)
-    await fabric.lose(site.api, FABRIC, number)
-    try:
-        yield FABRIC.name(number)
-    finally:
-        await fabric.make(site.api, FABRIC, number)
-
-
-@asynccontextmanager
-async def delete_reports(site: Site, rng: random.Random) -> AsyncIterator[str]:
-    """GpuNodeStatus objects are deleted, and reported anew at the end, as agents do."""
-    numbers = rng.sample(range(FABRIC.nodes), rng.randint(1, 4))
-    await site.api.delete_many(f"{NODE_STATUSES}/{FABRIC.name(number)}" for number in numbers)
-    try:
-        yield ", ".join(map(FABRIC.name, numbers))
-    finally:
-        for number in numbers:
-            await site.api.create(node_status(FABRIC.name(number)))
-            await site.api.merge(f"{NODE_STATUSES}/{FABRIC.name(number)}/status", FABRIC.report(number))
-
-
-@asynccontextmanager
-async def delete_pods(site: Site, rng: random.Random) -> AsyncIterator[str]:
-    """Pods are deleted, with and without a grace period."""
-    names = sorted(site.workload.pods)
-    chosen = rng.sample(names, min(len(names), rng.randint(1, 6)))
-    for name in chosen:
-        await site.api.delete(f"{site.api.pods}/{name}", at_once=rng.random() < 0.5)
-    yield ", ".join(chosen)
-
-
-@asynccontextmanager
-async def delete_groups(site: Site, rng: random.Random) -> AsyncIterator[str]:
-    """PodGroups are deleted."""
-    paths = site.workload.groups()
-    chosen = rng.sample(paths, min(len(paths), 3))
-    await site.api.delete_many(chosen)
-    yield ", ".join(path.rpartition("/")[2] for path in chosen)
-
-
-@asynccontextmanager
-async def delete_locks(site: Site, rng: random.Random) -> AsyncIterator[str]:
-    """Leases of devices are deleted."""
-    collection = LEASES.format(site.api.namespace)
-    names = sorted(each["metadata"]["name"] for each in await site.api.list(collection, labelSelector=MANAGED))
-    chosen = rng.sample(names, min(len(names), rng.randint(1, 12)))
-    await site.api.delete_many(f"{collection}/{name}" for name in chosen)
-    yield f"{len(chosen)} of {len(names)}"
-
-
-@asynccontextmanager
-async def delete_election(site: Site, rng: random.Random) -> AsyncIterator[str]:
-    """The Lease by which the leader is elected is deleted."""
-    await site.api.delete(f"{LEASES.format(site.api.namespace)}/{ELECTION}")
-    yield ELECTION
+    return broken
 
 
 async def until_ready(plane: ControlPlane, api: Api) -> None:
@@ -250,25 +232,34 @@ async def until_ready(plane: ControlPlane, api: Api) -> None:
 _ALL = (
     Fault("kill-leader", kill_leader, 0.0, 2.0),
     Fault("kill-standby", kill_standby, 0.0, 2.0),
-    Fault("kill-all-schedulers", kill_all_schedulers, 0.0, 3.0),
+    Fault("kill-all-schedulers", kill_all_schedulers, 0.0, 2.0),
     Fault("stop-leader-briefly", stop_leader, 0.5, 0.6 * LEASE_S),
     Fault("stop-leader", stop_leader, 1.3 * LEASE_S, 2.5 * LEASE_S),
-    Fault("failpoint", failpoint),
-    Fault("kill-apiserver", kill_apiserver, 0.0, 3.0),
-    Fault("kill-etcd", kill_etcd, 0.0, 3.0),
+    Fault("failpoint", failpoint, is_elected=True),
+    Fault("full-disk", full_disk, 1.0, 2.0, is_elected=True),
+    Fault("jump-clock", jump_clock, 1.0, 3.0),
+    Fault("kill-apiserver", kill_apiserver, 0.0, 2.0),
+    Fault("kill-etcd", kill_etcd, 0.0, 2.0),
     Fault("compacted", compacted, 0.0, 0.5),
     Fault("cut-leader", network("cut"), 0.5, 2 * LEASE_S),
     Fault("cut-all", network("cut", everybody=True), 0.5, 2 * LEASE_S),
     Fault("stall-leader", network("stalled"), 0.5, 2 * LEASE_S),
     Fault("half-open-leader", network("dropping"), 0.5, 2 * LEASE_S),
-    Fault("slow-leader", network("slow"), 2.0, 6.0),
-    Fault("rough-answers", rough_answers, 2.0, 6.0),
-    Fault("lose-node", lose_node, 0.5, 4.0),
-    Fault("delete-reports", delete_reports, 0.5, 4.0),
-    Fault("delete-pods", delete_pods, 1.0, 2.0),
-    Fault("delete-groups", delete_groups, 1.0, 2.0),
-    Fault("delete-locks", delete_locks, 0.0, 1.0),
-    Fault("delete-election", delete_election, 0.0, 1.0),
+    Fault("slow-leader", network("slow"), 2.0, 4.0),
+    Fault("rough-answers", answers(MIXED), 2.0, 4.0),
+    Fault("conflicts", answers(CONFLICTS), 1.0, 3.0),
+    Fault("throttling", answers(THROTTLING), 1.0, 3.0),
+    Fault("server-errors", answers(ERRORS), 1.0, 3.0),
+    Fault("lose-node", strangers.lose_node, 0.5, 4.0, lane="objects"),
+    Fault("unready-nodes", strangers.unready_nodes, 0.5, 5.0, lane="objects"),
+    Fault("delete-reports", strangers.delete_reports, 0.5, 3.0, lane="objects"),
+    Fault("silent-agents", strangers.silent_agents, 0.5, 3.0, lane="objects"),
+    Fault("webhook-down", strangers.webhook_down, 0.5, 3.0, lane="objects"),
+    Fault("delete-pods", strangers.delete_pods, 0.5, 1.0, lane="objects"),
+    Fault("delete-groups", strangers.delete_groups, 0.5, 1.0, lane="objects"),
+    Fault("delete-locks", strangers.delete_locks, 0.0, 1.0, lane="objects"),
+    Fault("delete-election", strangers.delete_election, 0.0, 1.0, is_elected=True, lane="objects"),
 )
 FAULTS: Mapping[str, Fault] = {fault.name: fault for fault in _ALL}
 """By name."""
+LANES: tuple[Lane, ...] = get_args(Lane)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from gangline_chaos.answering import RoughServer
-from gangline_chaos.faults import FAULTS, Fault
+from gangline_chaos.faults import FAULTS, LANES, Fault, Lane
+from gangline_chaos.judge import objects as told
 from gangline_chaos.judge.history import HistoryFile, Mark
 from gangline_chaos.network import Gates
 from gangline_chaos.recorder import Recorder
@@ -33,18 +34,20 @@ from gangline_e2e.gpu_fleet import configuration
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.isolation import isolated
 from gangline_e2e.scheduler import election
-from gangline_e2e.workloads import is_bound
+from gangline_e2e.workloads import Manifest, is_bound
 
 OPTIONS = Options(apiserver_args=("--storage-media-type=application/json", "--etcd-compaction-interval=0"))
 """etcd has JSON, and the whole history."""
 REPLICAS = 2
 STAYS_S = (1.5, 12.0)
-RECOVERS_S = 90.0
-"""How long a run waits after a fault for the pods that wait; then it goes on, and the judge has the word."""
+RECOVERY = {"graceSeconds": 1.0, "roomSeconds": 20.0}
+"""Arguments of the plugin Recovery: a node is lost after a second, as faults are shorter than its usual grace."""
+RECOVERS_S: Mapping[Lane, float] = {"schedulers": 90.0, "objects": 3.0}
+"""How long a lane waits after a fault for the pods that wait; then it goes on, and the judge has the word."""
 SETTLES_S = 150.0
 POLL_S = 0.4
-LONGEST_PAUSE_S = 1.5
-SURGE_S = 1.0
+LONGEST_PAUSE_S = 0.5
+SURGE_S = 0.6
 """New units come within this time before each fault."""
 Say = Callable[[str], None]
 
@@ -56,20 +59,26 @@ class Plan:
     seed: int
     seconds: float = 480.0
     faults: tuple[str, ...] = tuple(FAULTS)
-    """Names; they come in a random order, each as often as the others."""
+    """Names; those of a lane come in a random order, each as often as the others."""
     at_least: int = 0
     """So many faults, however long that takes."""
+    rounds: int = 0
+    """Each fault at least so often, however long that takes."""
+    replicas: int = REPLICAS
+    elect: bool = True
+    """Without it all schedulers bind pods at the same time."""
     stays_s: tuple[float, float] = STAYS_S
     lease_s: float = LEASE_S
 
 
-def chosen(plan: Plan) -> Iterator[Fault]:
-    """The faults of a run without end, in their order."""
-    rng = random.Random(f"faults {plan.seed}")
-    while True:
-        names = list(plan.faults)
-        rng.shuffle(names)
-        yield from (FAULTS[name] for name in names)
+def chosen(plan: Plan, lane: Lane) -> Iterator[Fault]:
+    """The faults of a lane without end, in their order; none if the plan has none of the lane."""
+    rng = random.Random(f"faults {lane} {plan.seed}")
+    found = [FAULTS[name] for name in plan.faults]
+    faults = [fault for fault in found if fault.lane == lane and (plan.elect or not fault.is_elected)]
+    while faults:
+        rng.shuffle(faults)
+        yield from faults
 
 
 async def run(plan: Plan, folder: Path, say: Say) -> Path:
@@ -91,19 +100,18 @@ async def built(plan: Plan, folder: Path, history: HistoryFile) -> AsyncIterator
         recorder = Recorder(plane.etcd_url, plane.tls_for(plane.etcd_url), history.add)
         port = urlsplit(plane.url).port
         assert port is not None
-        gates = await stack.enter_async_context(Gates(port, REPLICAS))
+        gates = await stack.enter_async_context(Gates(port, plan.replicas))
         rough = RoughServer(plane.url, plane.tls_for(plane.url), random.Random(f"answers {plan.seed}"))
         await stack.enter_async_context(rough.running(plane.server_tls()))
         api = await stack.enter_async_context(isolated(plane))
         await stack.enter_async_context(_in_background(recorder.run()))
         await _furnish(api)
-        config = configuration(api.namespace)
-        config["leaderElection"] = election(api, ELECTION, plan.lease_s, plan.lease_s / 4, 0.75 * plan.lease_s)
+        config = _configuration(plan, api)
 
         def ended(name: str, how: str) -> None:
             history.add(Mark(recorder.now(), "ended", name, how))
 
-        replicas = Replicas(plane.kubeconfig, folder, config, gates.each, ended)
+        replicas = Replicas(plane.kubeconfig, folder, config, gates.each, ended, plan.elect)
         workload = Workload(api, random.Random(f"units {plan.seed}"), plan.stays_s)
         await stack.enter_async_context(_in_background(replicas.run()))
         yield Site(plane, api, recorder, gates, rough, replicas, workload)
@@ -118,6 +126,13 @@ async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]
         task.cancel()
 
 
+def _configuration(plan: Plan, api: Api) -> Manifest:
+    config = configuration(api.namespace)
+    config["profiles"][0]["pluginConfig"].append({"name": "Recovery", "args": RECOVERY})
+    config["leaderElection"] = election(api, ELECTION, plan.lease_s, plan.lease_s / 4, 0.75 * plan.lease_s)
+    return config
+
+
 async def _furnish(api: Api) -> None:
     """Nodes with reports, and devices of a driver."""
     await install(api)
@@ -127,40 +142,59 @@ async def _furnish(api: Api) -> None:
 
 
 async def _play(site: Site, plan: Plan, history: HistoryFile, say: Say) -> None:
-    """Fault after fault, until the time is over."""
+    """Fault after fault in each lane, until the time is over."""
     await site.replicas.leader()
-    rng = random.Random(f"times {plan.seed}")
-    end = time.monotonic() + plan.seconds
-    async with _in_background(site.workload.run()):
-        for number, fault in enumerate(chosen(plan)):
-            await asyncio.sleep(rng.uniform(0.2, LONGEST_PAUSE_S))
-            if time.monotonic() > end and number >= plan.at_least:
+    play = _Play(site, plan, history, say, time.monotonic() + plan.seconds)
+    async with _in_background(site.workload.run()), asyncio.TaskGroup() as lanes:
+        for lane in LANES:
+            lanes.create_task(play.lane(lane))
+
+
+class _Play:
+    """The faults of a run."""
+
+    def __init__(self, site: Site, plan: Plan, history: HistoryFile, say: Say, end: float) -> None:
+        self._site = site
+        self._plan = plan
+        self._history = history
+        self._say = say
+        self._end = end
+        self._count = 0
+
+    async def lane(self, lane: Lane) -> None:
+        """The faults of a lane, one after the other."""
+        plan, rng = self._plan, random.Random(f"times {lane} {self._plan.seed}")
+        least = plan.rounds * sum(FAULTS[name].lane == lane for name in plan.faults)
+        for number, fault in enumerate(chosen(plan, lane)):
+            await asyncio.sleep(rng.uniform(0.0, LONGEST_PAUSE_S))
+            if number >= least and self._count >= plan.at_least and time.monotonic() > self._end:
                 return
-            await play_fault(site, fault, rng, f"{fault.name}-{number}", history, say)
+            self._count += 1
+            await self._fault(fault, rng, f"{fault.name}-{self._count}")
+
+    async def _fault(self, fault: Fault, rng: random.Random, name: str) -> None:
+        """One fault: it begins, lasts, ends, and is recovered from."""
+        site = self._site
+        self._history.add(Mark(site.recorder.now(), "begin", name))
+        seconds = rng.uniform(fault.shortest_s, fault.longest_s)
+        site.workload.surge = 1
+        await asyncio.sleep(rng.uniform(0.0, SURGE_S))
+        async with fault.begin(site, rng) as what:
+            site.workload.surge = 2
+            await asyncio.sleep(seconds)
+        await site.recorder.caught_up()
+        self._history.add(Mark(site.recorder.now(), "end", name, what))
+        began = time.monotonic()
+        recovered = await _recovered(site, RECOVERS_S[fault.lane])
+        took = time.monotonic() - began
+        how = "recovered in" if recovered else "pods wait after"
+        self._say(f"{site.recorder.now():7.1f} s  {name} ({what}) for {seconds:.1f} s, {how} {took:.1f} s")
 
 
-async def play_fault(site: Site, fault: Fault, rng: random.Random, name: str, history: HistoryFile, say: Say) -> None:
-    """One fault: it begins, lasts, ends, and is recovered from."""
-    history.add(Mark(site.recorder.now(), "begin", name))
-    seconds = rng.uniform(fault.shortest_s, fault.longest_s)
-    site.workload.surge = 1
-    await asyncio.sleep(rng.uniform(0.0, SURGE_S))
-    async with fault.begin(site, rng) as what:
-        site.workload.surge = 2
-        await asyncio.sleep(seconds)
-    await site.recorder.caught_up()
-    history.add(Mark(site.recorder.now(), "end", name, what))
-    began = time.monotonic()
-    recovered = await _recovered(site)
-    took = time.monotonic() - began
-    how = "recovered" if recovered else "NOT recovered"
-    say(f"{site.recorder.now():7.1f} s  {name} ({what}) for {seconds:.1f} s, {how} in {took:.1f} s")
-
-
-async def _recovered(site: Site) -> bool:
-    """Wait until the pods that wait now have nodes or are gone."""
+async def _recovered(site: Site, within_s: float) -> bool:
+    """Wait until the pods that wait now have nodes or are gone; whether that is so in time."""
     waiting: set[str] | None = None
-    deadline = time.monotonic() + RECOVERS_S
+    deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
         try:
             found = await site.api.list(site.api.pods)
@@ -181,7 +215,7 @@ async def settle(site: Site, history: HistoryFile, say: Say) -> None:
     await site.replicas.leader()
     async with _in_background(site.workload.run()):
         await _until(site, lambda: _all_bound(site), "all pods are bound", say)
-        await _until(site, lambda: _locks_agree(site), "locks agree with annotations", say)
+        await _until(site, lambda: _locks_agree(site), "all have their devices, and locks agree with annotations", say)
     await site.recorder.caught_up()
     history.add(Mark(site.recorder.now(), "quiet", "all bound"))
     await site.workload.end()
@@ -215,4 +249,5 @@ async def _locks_agree(site: Site, empty: bool = False) -> bool:
     if empty and (pods or leases):
         return False
     live = [pod for pod in pods if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")]
-    return not disagreements(live, leases)
+    seen = [told.pod_of("", pod, 0.0) for pod in live]
+    return not disagreements(live, leases) and not any(pod.node and pod.wants and pod.devices is None for pod in seen)

@@ -6,12 +6,13 @@ import asyncio
 import re
 import signal
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http.client import HTTPException
 from pathlib import Path
 
 import yaml
 
+from gangline_chaos import skewing
 from gangline_chaos.network import Gate
 from gangline_e2e import processes
 from gangline_e2e.errors import StartFailed
@@ -25,6 +26,8 @@ PATIENCE_S = 0.5
 RESTART_S = 0.3
 """Between two looks at the processes."""
 STOP_S = 15.0
+FULL = Path("/dev/full")
+"""Each write fails, as on a full disk."""
 Ended = Callable[[str, str], None]
 """Name of a replica, and how it has ended by itself."""
 
@@ -32,9 +35,11 @@ Ended = Callable[[str, str], None]
 class Replica:
     """One scheduler."""
 
-    def __init__(self, name: str, scheduler: Gangline, gate: Gate) -> None:
+    def __init__(self, name: str, scheduler: Gangline, gate: Gate, clock: Path) -> None:
         self.name = name
         self.gate = gate
+        self.clock = clock
+        """The file that says how far its wall clock is off."""
         self.scheduler = scheduler
         self.is_expected_to_end = False
         """The process is stopped or killed, or kills itself at a failpoint."""
@@ -51,6 +56,8 @@ class Replica:
 
     def is_ready(self) -> bool:
         """Whether it has listed everything that it watches."""
+        if not self.scheduler.alive():
+            return False
         try:
             with urllib.request.urlopen(f"{self.scheduler.url}/readyz", timeout=PATIENCE_S) as answer:
                 return bool(answer.status == 200)
@@ -67,9 +74,10 @@ class Replica:
         self.signal(signal.SIGKILL)
         self.scheduler.process.wait(STOP_S)
 
-    def start(self, env: Mapping[str, str] = NO_ENV) -> None:
-        """Start the process; with failpoints in its environment it may end by SIGKILL."""
-        self.scheduler.env = env
+    def start(self, env: Mapping[str, str] = NO_ENV, is_full: bool = False) -> None:
+        """Start the process; with failpoints in its environment it may end by SIGKILL. `is_full`: it cannot log."""
+        self.scheduler.env = {**env, skewing.VARIABLE: str(self.clock)}
+        self.scheduler.output = FULL if is_full else self.scheduler.log_file
         self.is_expected_to_end = bool(env)
         self.scheduler.launch()
 
@@ -77,7 +85,8 @@ class Replica:
         """How the process has ended by itself; "" if that is in order."""
         process = self.scheduler.process
         code = process.popen.returncode if process.popen is not None else None
-        last = processes.last_lines(self.scheduler.log_file, 1).strip()
+        is_full = self.scheduler.output == FULL
+        last = "it could not log" if is_full else processes.last_lines(self.scheduler.log_file, 1).strip()
         if LOST in last or (self.is_expected_to_end and code in (0, -signal.SIGKILL)):
             return ""
         return f"exit {code}: {last[:500]}"
@@ -86,31 +95,42 @@ class Replica:
 class Replicas:
     """All schedulers."""
 
-    def __init__(self, kubeconfig: Path, folder: Path, config: Manifest, gates: list[Gate], ended: Ended) -> None:
-        self.each = [_replica(f"scheduler-{n}", kubeconfig, folder, config, gate) for n, gate in enumerate(gates)]
+    def __init__(
+        self, kubeconfig: Path, folder: Path, config: Manifest, gates: list[Gate], ended: Ended, elect: bool = True
+    ) -> None:
+        startup = skewing.prepare(folder / "startup")
+        self.each = [
+            _replica(f"scheduler-{n}", kubeconfig, folder, config, gate, startup, elect) for n, gate in enumerate(gates)
+        ]
         self.restarts = 0
+        self._elect = elect
         self._ended = ended
         self._held: set[str] = set()
         """Replicas that a fault keeps from being started."""
 
     async def run(self) -> None:
         """Start them, and start anew what ends, as a kubelet does, until cancelled."""
-        for replica in self.each:
-            replica.start()
         try:
+            for replica in self.each:
+                if replica.name not in self._held:
+                    replica.start()
             while True:
                 await asyncio.sleep(RESTART_S)
                 for replica in self.each:
                     if replica.name not in self._held and not replica.scheduler.alive():
-                        if why := replica.ending():
-                            self._ended(replica.name, why)
+                        self.ended(replica)
                         replica.start()
                         self.restarts += 1
         finally:
-            for replica in self.each:
-                replica.signal(signal.SIGCONT)
-            running = [replica.scheduler.process for replica in self.each]
+            running = [replica.scheduler.process for replica in self.each if replica.scheduler.alive()]
+            for process in running:
+                process.signal(signal.SIGCONT)
             await asyncio.to_thread(processes.stop, running, STOP_S)
+
+    def ended(self, replica: Replica) -> None:
+        """A process has ended: if that is not in order, it is told."""
+        if why := replica.ending():
+            self._ended(replica.name, why)
 
     def hold(self, replica: Replica) -> None:
         """Do not start it when it ends."""
@@ -120,13 +140,13 @@ class Replicas:
         """Start it again when it ends, or has ended."""
         self._held.discard(replica.name)
 
-    async def leader(self, within_s: float = 60.0) -> Replica:
-        """The replica that leads, once one does."""
+    async def leader(self, within_s: float = 60.0, among: Sequence[Replica] | None = None) -> Replica:
+        """The replica that leads, once one does; without an election the first one that is ready."""
         try:
             async with asyncio.timeout(within_s):
                 while True:
-                    for replica in self.each:
-                        if await asyncio.to_thread(replica.leads):
+                    for replica in among or self.each:
+                        if await asyncio.to_thread(replica.leads if self._elect else replica.is_ready):
                             return replica
                     await asyncio.sleep(RESTART_S)
         except TimeoutError as error:
@@ -148,12 +168,17 @@ class Replicas:
         return found
 
 
-def _replica(name: str, kubeconfig: Path, folder: Path, config: Manifest, gate: Gate) -> Replica:
-    """A scheduler that reaches the API server through a gate."""
+def _replica(
+    name: str, kubeconfig: Path, folder: Path, config: Manifest, gate: Gate, startup: Path, elect: bool
+) -> Replica:
+    """A scheduler that reaches the API server through a gate, and whose clock can be shifted."""
     access = yaml.safe_load(kubeconfig.read_text())
     for cluster in access["clusters"]:
         cluster["cluster"]["server"] = f"https://127.0.0.1:{gate.port}"
     path = folder / f"{name}.kubeconfig"
     path.write_text(yaml.safe_dump(access))
     path.chmod(0o600)
-    return Replica(name, Gangline(path, folder / name, config, leader_elect=True), gate)
+    clock = folder / f"{name}.clock"
+    skewing.shift(clock, 0.0)
+    scheduler = Gangline(path, folder / name, config, leader_elect=elect, python_path=startup)
+    return Replica(name, scheduler, gate, clock)

@@ -14,7 +14,7 @@ from gangline_e2e.harness import ControlPlane
 
 ELECTION = "gangline"
 """The Lease by which the schedulers elect a leader."""
-LEASE_S = 4.0
+LEASE_S = 2.0
 """How long a scheduler leads without a renewal."""
 
 

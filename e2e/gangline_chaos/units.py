@@ -1,4 +1,4 @@
-"""What the workload consists of: gangs, single pods, pods with shares of a device, pods with ResourceClaims."""
+"""What the workload consists of: gangs, gangs with controllers, single pods, shares of a device, ResourceClaims."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from gangline_chaos import owned
 from gangline_chaos.judge import objects as told
 from gangline_e2e import gangs
 from gangline_e2e.day.fabric import Fabric
@@ -46,23 +47,34 @@ class Unit:
     pods: Manifests
     seconds: float
     """How long it stays when it has its nodes."""
+    controlled: int = 0
+    """How many pods its controllers make; the other units have their pods here."""
     placed_at: float | None = None
     made_at: float = field(default=0.0)
 
+    @property
+    def owners(self) -> Manifests:
+        """The objects that make pods."""
+        return owned.owners(self.objects)
+
     def paths(self, namespace: str) -> list[str]:
-        """Where the objects and claims are."""
+        """Where the objects and claims are, those that make pods first."""
+        owners = self.owners
+        others = paths(namespace, [each for each in self.objects if each not in owners])
         claims = [f"{CLAIMS.format(namespace)}/{each['metadata']['name']}" for each in self.claims]
-        return [*paths(namespace, self.objects), *claims]
+        return [*(owned.path_of(each, namespace) for each in owners), *others, *claims]
 
 
 def make(rng: random.Random, number: int, seconds: tuple[float, float]) -> Unit:
     """The next unit of a workload; it stays for a time between these seconds, and a few units for much longer."""
-    kind = rng.choices(("gang", "single", "share", "claims"), (5, 3, 3, 2))[0]
+    kind = rng.choices(("gang", "owned", "single", "share", "claims"), (4, 3, 3, 3, 2))[0]
     name = f"{kind}-{number}"
     stays = rng.uniform(*seconds) * (LONGER if rng.random() < SHARE_LONGER else 1)
     match kind:
         case "gang":
             return gang(rng, name, stays)
+        case "owned":
+            return gang(rng, name, stays, owned.DIALECTS)
         case "single":
             unit = single(name, rng.randint(1, 8), stays)
             if rng.random() < 0.3:
@@ -97,13 +109,13 @@ def driver_objects(fabric: Fabric) -> Manifests:
     return made
 
 
-def gang(rng: random.Random, name: str, stays: float) -> Unit:
+def gang(rng: random.Random, name: str, stays: float, dialects: Sequence[Dialect] = DIALECTS) -> Unit:
     """A gang of 4 to 8 pods that requires a leaf, a spine or nothing."""
     level = rng.choice((LEAF, SPINE, ""))
     size = rng.randint(4, 8)
     gpus = rng.randint(1, min(8, MOST[level] // size))
     rule = Rule(required=level) if level else ANYWHERE
-    return gang_of(rng.choice(DIALECTS)(name, size, rule, gpus), gpus, stays)
+    return gang_of(rng.choice(dialects)(name, size, rule, gpus), gpus, stays)
 
 
 def single(name: str, gpus: int, stays: float = 0.0) -> Unit:
@@ -128,13 +140,14 @@ def share(name: str, milli: int, stays: float = 0.0) -> Unit:
 
 def gang_of(made: Gang, gpus: int, stays: float = 0.0) -> Unit:
     """A gang whose pods take so many GPUs each, with what the judge reads on its pods."""
-    for pod in (*made.pods, *(each["spec"]["template"] for each in made.objects if each["kind"] == "Job")):
+    for pod in (*made.pods, *(each["spec"]["template"] for each in owned.owners(made.objects))):
         metadata = pod["metadata"]
         metadata["labels"][told.GANG] = made.name
         least, within = str(made.min_member), _WITHIN[made.rule.required]
         metadata["annotations"] = {**metadata.get("annotations", {}), told.LEAST: least, told.WITHIN: within}
         _cores(pod, CORES * gpus)
-    return Unit(made.name, made.size * gpus, made.objects, [], made.pods, stays)
+    controlled = 0 if made.pods else made.size
+    return Unit(made.name, made.size * gpus, made.objects, [], made.pods, stays, controlled)
 
 
 def with_claims(name: str, cards: Sequence[int], stays: float = 0.0, gpus_by_card: int = 0) -> Unit:

@@ -1,4 +1,8 @@
-"""Users and controllers: units come and go, what strangers delete is made anew, and pods of lost nodes are removed."""
+"""Users and controllers: units come and go, what strangers delete is made anew, and pods of lost nodes are removed.
+
+The pods of ReplicaSets and Jobs are made here, too, as kube-controller-manager would make them, but at once: that waits
+for ever longer when pods of a Job are lost again and again, and for a minute until it removes pods of deleted nodes.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +14,24 @@ from contextlib import suppress
 
 import aiohttp
 
+from gangline.simulate.workloads import controller, is_over, missing
+from gangline_chaos import owned
+from gangline_chaos.asking import change, patiently
+from gangline_chaos.judge.objects import GANG
 from gangline_chaos.units import CLAIMS, Unit, make
 from gangline_e2e.api import Api
 from gangline_e2e.errors import Refused
 from gangline_e2e.workloads import Manifest, is_bound, is_succeeded
 
 TICK_S = 0.4
-RETRY_S = 0.2
 MOST_GPUS = 44
 """That units ask for at a time, of 96."""
 SURGE, SURGE_GPUS = 4, 14
 """Units that come together with a fault, and how many GPUs more are asked for then."""
 PATIENCE_S = 12.0
 """When pods wait longer, a unit that has its nodes ends early: perhaps the pods lack room."""
+HOMELESS_S = 6.0
+"""For which pods that a controller would replace stay on a node that was deleted, longer than the grace of recovery."""
 FINALIZERS = {"metadata": {"finalizers": None}}
 
 
@@ -44,6 +53,8 @@ class Workload:
         """More work comes next: 1 so that a fault meets work in progress, 2 for new work during the fault."""
         self.pods: dict[str, Manifest] = {}
         """By name, as they were listed last."""
+        self._homeless: dict[str, float] = {}
+        """When pods were first seen on a node that there is not, by UID."""
 
     @property
     def count(self) -> int:
@@ -67,6 +78,7 @@ class Workload:
         unit.made_at = time.monotonic()
         self._units[unit.name] = unit
         await self._make(unit, unit.pods)
+        await self._control(unit)
 
     async def end(self, names: Iterable[str] | None = None) -> None:
         """Units go, all of them if none are named."""
@@ -91,9 +103,7 @@ class Workload:
         now = time.monotonic()
         for unit in list(self._units.values()):
             await self._repair(unit)
-            there = [self.pods.get(pod["metadata"]["name"]) for pod in unit.pods]
-            is_placed = all(pod is not None and is_bound(pod) for pod in there)
-            unit.placed_at = (unit.placed_at or now) if is_placed else None
+            unit.placed_at = (unit.placed_at or now) if self._is_placed(unit) else None
         await self._retire(now)
         most = MOST_GPUS + self.surge * SURGE_GPUS
         for _ in range(SURGE if self.surge else 1):
@@ -102,29 +112,62 @@ class Workload:
                 await self.add(make(self._rng, self._count, self._seconds))
         self.surge = 0
 
+    def _is_placed(self, unit: Unit) -> bool:
+        there = [self.pods.get(pod["metadata"]["name"]) for pod in unit.pods]
+        controlled = [pod for pod in self._controlled(unit) if is_bound(pod) and not is_over(pod)]
+        return len(controlled) >= unit.controlled and all(pod is not None and is_bound(pod) for pod in there)
+
+    def _controlled(self, unit: Unit) -> list[Manifest]:
+        """The pods of a unit that its controllers have made, as they were listed last."""
+        if not unit.controlled:
+            return []
+        return [pod for pod in self.pods.values() if pod["metadata"].get("labels", {}).get(GANG) == unit.name]
+
     async def _collect(self) -> None:
-        """List the pods, and remove those whose node is gone."""
+        """List the pods, and remove those whose node is gone: those with a controller after a while."""
         nodes = {node["metadata"]["name"] for node in await self._api.list("/api/v1/nodes")}
-        found = await self._api.list(self._api.pods)
-        lost = [pod["metadata"]["name"] for pod in found if is_bound(pod) and pod["spec"]["nodeName"] not in nodes]
+        found, now = await self._api.list(self._api.pods), time.monotonic()
+        homeless = [pod for pod in found if is_bound(pod) and pod["spec"]["nodeName"] not in nodes]
+        self._homeless = {uid: self._homeless.get(uid, now) for uid in (pod["metadata"]["uid"] for pod in homeless)}
+        lost = {
+            pod["metadata"]["name"]
+            for pod in homeless
+            if controller(pod) is None or now - self._homeless[pod["metadata"]["uid"]] > HOMELESS_S
+        }
         await self._api.delete_many(f"{self._api.pods}/{name}" for name in lost)
         self.pods = {pod["metadata"]["name"]: pod for pod in found if pod["metadata"]["name"] not in lost}
 
+    async def _control(self, unit: Unit) -> None:
+        """Make the pods that the controllers of a unit lack."""
+        for each in unit.owners:
+            try:
+                owner = await self._api.get(owned.path_of(each, self._api.namespace))
+            except Refused as error:
+                if error.status != 404:
+                    raise
+                owner = await self._api.create(each)
+            uid = owner["metadata"]["uid"]
+            pods = [pod for pod in self.pods.values() if (controller(pod) or {}).get("uid") == uid]
+            for pod in missing(owner, pods):
+                made = await self._api.create(pod)
+                self.pods[made["metadata"]["name"]] = made
+
     async def _repair(self, unit: Unit) -> None:
         """Make what is missing of a unit: one pod, or after a loss sometimes the whole gang anew."""
-        missing = [pod for pod in unit.pods if pod["metadata"]["name"] not in self.pods]
-        if not missing:
+        await self._control(unit)
+        lacking = [pod for pod in unit.pods if pod["metadata"]["name"] not in self.pods]
+        if not lacking:
             if self._whims.random() < 0.1:
                 for each in unit.objects:
                     await self._put(each)
             return
         unit.placed_at = None
-        if unit.claims or (len(missing) < len(unit.pods) and self._whims.random() < 0.5):
+        if unit.claims or (len(lacking) < len(unit.pods) and self._whims.random() < 0.5):
             for pod in unit.pods:
                 await self._api.delete(f"{self._api.pods}/{pod['metadata']['name']}", at_once=True)
             await self._drop_claims(unit)
-            missing = unit.pods
-        await self._make(unit, missing)
+            lacking = unit.pods
+        await self._make(unit, lacking)
 
     async def _retire(self, now: float) -> None:
         """Units that have been there for long enough go, and one more if pods wait for long."""
@@ -139,8 +182,10 @@ class Workload:
             await self._end(min(left, key=lambda unit: unit.made_at))
 
     async def _end(self, unit: Unit) -> None:
-        for pod in unit.pods:
-            await self._delete(f"{self._api.pods}/{pod['metadata']['name']}")
+        for owner in unit.owners:
+            await self._delete(owned.path_of(owner, self._api.namespace))
+        for name in await self._pods_of(unit):
+            await self._delete(f"{self._api.pods}/{name}")
         await self._drop_claims(unit)
         for path in unit.paths(self._api.namespace):
             await self._delete(path)
@@ -163,21 +208,15 @@ class Workload:
         """Delete the claims with their finalizers, as the controller of claims would let them go."""
         for each in unit.claims:
             path = f"{CLAIMS.format(self._api.namespace)}/{each['metadata']['name']}"
-            try:
-                await self._api.merge(path, FINALIZERS)
-            except Refused as error:
-                if error.status != 404:
-                    raise
+            await change(self._api, path, FINALIZERS)
             await self._api.delete(path)
 
+    async def _pods_of(self, unit: Unit) -> list[str]:
+        """The names of the pods of a unit."""
+        if not unit.controlled:
+            return [pod["metadata"]["name"] for pod in unit.pods]
+        found = await patiently(lambda: self._api.list(self._api.pods, labelSelector=f"{GANG}={unit.name}"))
+        return [pod["metadata"]["name"] for pod in found]
+
     async def _delete(self, path: str) -> None:
-        """Delete an object, again and again until the API server answers."""
-        while True:
-            try:
-                return await self._api.delete(path)
-            except (aiohttp.ClientError, OSError):
-                await asyncio.sleep(RETRY_S)
-            except Refused as error:
-                if error.status < 429:
-                    raise
-                await asyncio.sleep(RETRY_S)
+        await patiently(lambda: self._api.delete(path))

@@ -121,7 +121,7 @@ async def _cut_off(api: Api, node: str) -> None:
     await api.merge(
         f"{NODES}/{node}", {"metadata": {"annotations": {KWOK_NODE: None}}, "spec": {"taints": [UNREACHABLE]}}
     )
-    await api.merge(f"{NODES}/{node}/status", {"status": {"conditions": [_ready("Unknown")]}})
+    await api.merge(f"{NODES}/{node}/status", {"status": {"conditions": [ready("Unknown")]}})
 
 
 async def put_out_of_service(api: Api, nodes: Iterable[str]) -> None:
@@ -137,11 +137,12 @@ async def heal(api: Api, nodes: Iterable[str]) -> None:
 
 
 async def _heal(api: Api, node: str) -> None:
-    await api.merge(f"{NODES}/{node}/status", {"status": {"conditions": [_ready("True")]}})
+    await api.merge(f"{NODES}/{node}/status", {"status": {"conditions": [ready("True")]}})
     await api.merge(f"{NODES}/{node}", {"metadata": {"annotations": {KWOK_NODE: "fake"}}, "spec": {"taints": None}})
 
 
-def _ready(status: str) -> Manifest:
+def ready(status: str) -> Manifest:
+    """The condition Ready of a node, as of now."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     reason = "KubeletReady" if status == "True" else "NodeStatusUnknown"
     stamps = {"lastHeartbeatTime": now, "lastTransitionTime": now}

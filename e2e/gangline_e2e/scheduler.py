@@ -48,6 +48,8 @@ class Gangline:
     ) -> None:
         self.config_file = folder / "config.yaml"
         self.log_file = folder / "gangline.log"
+        self.output = self.log_file
+        """Where the next start prints to."""
         self._kubeconfig = kubeconfig
         self._leader_elect = leader_elect
         self._more = more
@@ -85,7 +87,7 @@ class Gangline:
             raise HarnessError(f"{NAME}: runs already")
         listen, secure = (f"127.0.0.1:{port}" for port in free_ports(2))
         self.url, self.secure_url = f"http://{listen}", f"https://{secure}"
-        self._process = processes.start(NAME, self._command(listen, secure), self.log_file, self.env)
+        self._process = processes.start(NAME, self._command(listen, secure), self.output, self.env)
         return self._process
 
     def stop(self) -> None:

@@ -19,19 +19,31 @@ class LeaseStore:
     def __init__(self) -> None:
         self.leases: dict[tuple[str, str], Lease] = {}
         self.history: list[Lease] = []
+        self.deletions: set[str] = set()
+        """The resourceVersions of those in the history that are deletions."""
         self.written = asyncio.Event()
         """Another one at each write."""
         self._version = 0
 
     def write(self, lease: Lease) -> Lease:
+        stored = self._tell(lease)
+        self.leases[stored.metadata.namespace, stored.metadata.name] = stored
+        return copy.deepcopy(stored)
+
+    def delete(self, namespace: str, name: str) -> None:
+        """Deletes from outside, if it is there."""
+        lease = self.leases.pop((namespace, name), None)
+        if lease is not None:
+            self.deletions.add(self._tell(lease).metadata.resource_version)
+
+    def _tell(self, lease: Lease) -> Lease:
         self._version += 1
         stored = copy.deepcopy(lease)
         stored.metadata.resource_version = str(self._version)
-        self.leases[stored.metadata.namespace, stored.metadata.name] = stored
         self.history.append(stored)
         self.written.set()
         self.written = asyncio.Event()
-        return copy.deepcopy(stored)
+        return stored
 
     def put(self, namespace: str, name: str, spec: LeaseSpec) -> None:
         """Writes from outside, whatever is there."""
@@ -79,7 +91,9 @@ class LeaseClient:
                 await self._answer()
                 seen = int(lease.metadata.resource_version)
                 if (lease.metadata.namespace, f"metadata.name={lease.metadata.name}") == (namespace, field_selector):
-                    yield WatchEvent(EventType.MODIFIED, copy.deepcopy(lease), lease.metadata.resource_version)
+                    version = lease.metadata.resource_version
+                    kind = EventType.DELETED if version in self._store.deletions else EventType.MODIFIED
+                    yield WatchEvent(kind, copy.deepcopy(lease), version)
             await written.wait()
 
     async def create(self, resource: Resource[Lease], obj: Lease, *, namespace: str | None = None) -> Lease:

@@ -24,6 +24,10 @@ SETTLED_S = 100.0
 """Seconds in which locks and annotations come to agree, and pods that have room are bound. A lock of a dead leader is
 freed a minute after the next one leads, at the next sweep, which is every 30 s.
 """
+UNELECTED = frozenset(
+    ("device given twice", "bound twice", "devices changed", "wrong number of devices", "ended by itself")
+)
+"""The rules that hold also where several schedulers bind pods at the same time: leases lock devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +57,12 @@ class Judge:
     """One history.
 
     `is_crowded`: some pods may never have room, so those that wait without room do not count as waiting after a fault.
+    Without an election (`is_elected`) several schedulers bind pods, and only the rules of UNELECTED are checked.
     """
 
-    def __init__(self, is_crowded: bool = False) -> None:
+    def __init__(self, is_crowded: bool = False, is_elected: bool = True) -> None:
         self._is_crowded = is_crowded
+        self._is_elected = is_elected
         self.world = World()
         self.violations: list[Violation] = []
         self.recoveries: list[Recovery] = []
@@ -200,12 +206,13 @@ class Judge:
         self._pending = left
 
     def _report(self, rule: str, subject: str, text: str, at: float) -> None:
-        self.violations.append(Violation(at, self._last.revision, rule, subject, text))
+        if self._is_elected or rule in UNELECTED:
+            self.violations.append(Violation(at, self._last.revision, rule, subject, text))
 
 
-def judge(history: Iterable[Entry]) -> Judge:
+def judge(history: Iterable[Entry], is_elected: bool = True) -> Judge:
     """Judge a whole history."""
-    found = Judge()
+    found = Judge(is_elected=is_elected)
     for entry in history:
         found.fold(entry)
     return found

@@ -87,6 +87,8 @@ class Node:
     has: Amounts
     is_open: bool
     """Whether pods may come: it is not cordoned and has no taint, which no pod of the workload tolerates."""
+    is_heard_of: bool = True
+    """Whether it is Ready, as far as it says anything: pods on other nodes do no work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,9 @@ def node_of(found: Object) -> Node:
     has = {name: quantity(amount) for name, amount in status.get("allocatable", {}).items() if name in COUNTED}
     spec = found.get("spec", {})
     is_tainted = any(taint["effect"] in ("NoSchedule", "NoExecute") for taint in spec.get("taints") or ())
-    return Node(metadata["name"], metadata.get("labels", {}), has, not is_tainted and not spec.get("unschedulable"))
+    ready = next((each["status"] for each in status.get("conditions") or () if each["type"] == "Ready"), "True")
+    is_open = not is_tainted and not spec.get("unschedulable")
+    return Node(metadata["name"], metadata.get("labels", {}), has, is_open, ready == "True")
 
 
 def locks_of(found: Object) -> frozenset[tuple[Device, str]]:

@@ -42,8 +42,11 @@ def nodes_over_capacity(world: World, node: str) -> Broken:
 
 
 def gangs_apart(world: World, gang: str) -> Broken:
-    """The members of a gang are in one domain of the level that the gang requires."""
-    placed = [pod for pod in world.gang(gang) if pod.is_live]
+    """The members of a gang are in one domain of the level that the gang requires.
+
+    Those on nodes that are gone or not ready do no work, and others may be in their place already.
+    """
+    placed = [pod for pod in world.gang(gang) if pod.is_live and world.is_heard_of(pod.node)]
     if not placed or not placed[0].within:
         return {}
     domains = {world.domain(pod, pod.within) for pod in placed}

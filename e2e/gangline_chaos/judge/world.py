@@ -84,6 +84,10 @@ class World:
         node = self.nodes.get(pod.node)
         return tuple(node.labels.get(level) if node is not None else None for level in levels)
 
+    def is_heard_of(self, name: str) -> bool:
+        """Whether a node is there and Ready."""
+        return name in self.present and self.nodes[name].is_heard_of
+
     def _fits(self, pod: Pod, name: str) -> int:
         """How many such pods have room on a node; devices of which others have a share count as taken."""
         there, node = self.live_on(name), self.nodes[name]

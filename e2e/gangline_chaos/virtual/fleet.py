@@ -23,6 +23,7 @@ class Fleet:
     def __init__(self, server: InMemoryServer, fabric: Fabric) -> None:
         self.fabric = fabric
         self._server = server
+        self._homeless: set[str] = set()
         for manifest in driver_objects(fabric):
             server.apply_manifest(manifest)
         for number in range(fabric.nodes):
@@ -76,12 +77,18 @@ class Fleet:
             return
 
     def collect(self) -> None:
-        """Delete the pods of nodes that do not exist, as the collector of garbage does."""
+        """Delete pods whose nodes do not exist, nor did at the last look, as the collector of garbage does."""
         there = {self.fabric.name(number) for number in self.there()}
-        for pod in self._server.list(PODS):
-            metadata, node = pod.data["metadata"], pod.data["spec"].get("nodeName")
-            if node and node not in there:
-                self._server.delete(PODS, metadata["name"], namespace=metadata["namespace"], grace_period_seconds=0)
+        pods = [pod.data for pod in self._server.list(PODS)]
+        homeless = {
+            pod["metadata"]["uid"]: pod["metadata"]
+            for pod in pods
+            if (node := pod["spec"].get("nodeName")) and node not in there
+        }
+        for uid in [uid for uid in homeless if uid in self._homeless]:
+            metadata = homeless.pop(uid)
+            self._server.delete(PODS, metadata["name"], namespace=metadata["namespace"], grace_period_seconds=0)
+        self._homeless = set(homeless)
 
     def _say_ready(self, number: int, condition: Manifest) -> None:
         patch = {"status": {"conditions": [condition]}}

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from gangline.errors import NotFound
 from gangline.kube.resources import LEASES, PODS
-from gangline_chaos import units
+from gangline_chaos import owned, units
 from gangline_chaos.judge.objects import HOLDERS
 from gangline_chaos.site import ELECTION
 from gangline_chaos.units import SHARES, Unit
@@ -31,7 +31,8 @@ from gangline_chaos.virtual.workload import Workload
 from gangline_e2e import gangs
 from gangline_e2e.gangs import LEAF, SPINE, Dialect, Rule
 
-DIALECTS: tuple[Dialect, ...] = gangs.DIALECTS
+DIALECTS: tuple[Dialect, ...] = (*gangs.DIALECTS, owned.replica_set, owned.restarted_set, owned.job_set)
+"""Controllers make the pods of the last five."""
 MOST_PODS = 40
 """Pods at a time."""
 WRITES = st.integers(0, 30)
@@ -72,6 +73,8 @@ class Machine(RuleBasedStateMachine):
     replicas: ClassVar[int] = 2
     steps: ClassVar[int] = 0
     """How many were done, by all machines of this class."""
+    faults: ClassVar[int] = 0
+    """Of those that the judge knows of."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -240,6 +243,13 @@ class Machine(RuleBasedStateMachine):
         self._replica(place).wire.cut(seconds, delivers)
         self._pass(then)
 
+    @rule(place=PLACES, seconds=st.sampled_from((0.0, 45.0, -45.0, 86400.0, -86400.0)), then=MOMENTS)
+    def jump_clock(self, place: int, seconds: float, then: float) -> None:
+        """The wall clock of one scheduler."""
+        self.site.fault("jump-clock")
+        self._replica(place).clock.skew = seconds
+        self._pass(then)
+
     @rule(compact=st.booleans(), then=MOMENTS)
     def break_watches(self, compact: bool, then: float) -> None:
         self.site.fault("break-watches")
@@ -273,6 +283,7 @@ class Machine(RuleBasedStateMachine):
                 self.look()
                 assert not self.site.locks() and not self.site.pods(), "something is left"
         finally:
+            type(self).faults += self.site.judge.faults
             self.site.close()
 
     def _add(self, make: Callable[[str], Unit], then: float) -> None:

@@ -19,12 +19,13 @@ from gangline.process.leading import Elector
 from gangline.process.tenure import Tenure
 from gangline.profile.registry import Catalog
 from gangline.simulate import InMemoryServer, VirtualClock
-from gangline_chaos.site import ELECTION, LEASE_S
+from gangline_chaos.site import ELECTION
 from gangline_chaos.virtual.client import TIMEOUT_S, Fate, FatefulClient, Wire
 from gangline_e2e.gpu_fleet import configuration
 
 NAMESPACE = "gangline-system"
 """Of the Lease of the election and of the leases of devices."""
+LEASE_S = 4.0
 RESTART_S = 1.0
 """After which a process that has ended by itself is started again."""
 _LOOK_S = 0.0015
@@ -46,6 +47,23 @@ class _Process:
     task: asyncio.Task[None]
 
 
+class SkewedClock:
+    """The clock of one machine: its wall clock may be off."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self.skew = 0.0
+        """Seconds by which the wall clock is fast."""
+
+    def monotonic(self) -> float:
+        """See `VirtualClock`."""
+        return self._clock.monotonic()
+
+    def now(self) -> float:
+        """See `VirtualClock`."""
+        return self._clock.now() + self.skew
+
+
 class Replica:
     """One scheduler after the other under one name."""
 
@@ -54,7 +72,7 @@ class Replica:
         self.wire = Wire(clock)
         self._held_until = 0.0
         self._server = server
-        self._clock = clock
+        self.clock = SkewedClock(clock)
         self._ended = ended
         self._fault = fault
         self._starts = 0
@@ -81,13 +99,13 @@ class Replica:
         if self._process is not None:
             return
         self._starts += 1
-        tenure, identity = Tenure(self._clock), f"{self.name}_{self._starts}"
+        tenure, identity = Tenure(self.clock), f"{self.name}_{self._starts}"
         client = FatefulClient(self._server, self.wire, may_write=tenure.holds, meets=self._meets, dies=self._dies)
         elections = FatefulClient(self._server, self.wire)
         looks = itertools.count(0.0, _LOOK_S)
         options = Options(identity=identity, term=lambda: tenure.term, seed=self._starts, stopwatch=lambda: next(looks))
-        scheduler = Scheduler(_configuration(), client, self._clock, _catalog(), options)
-        elector = Elector(elections, self._clock, _ELECTION, identity, random.Random(identity), tenure=tenure)
+        scheduler = Scheduler(_configuration(), client, self.clock, _catalog(), options)
+        elector = Elector(elections, self.clock, _ELECTION, identity, random.Random(identity), tenure=tenure)
         task = asyncio.create_task(_live(scheduler, elector), name=identity)
         process = self._process = _Process(scheduler, client, elections, tenure, task)
         task.add_done_callback(lambda _: self._gone(process))
@@ -104,6 +122,7 @@ class Replica:
     def release(self) -> None:
         """Nothing is wrong with it any more, and it runs."""
         self._fates.clear()
+        self.clock.skew = 0.0
         self.wire.heal()
         self._held_until = 0.0
         self.start()
@@ -143,7 +162,7 @@ class Replica:
 
     def _start_in(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
-        self._held_until = self._clock.monotonic() + seconds
+        self._held_until = self.clock.monotonic() + seconds
         loop.call_later(seconds, self._restart)
 
     def _gone(self, process: _Process) -> None:
@@ -159,7 +178,7 @@ class Replica:
         self._start_in(RESTART_S)
 
     def _restart(self) -> None:
-        if self._clock.monotonic() >= self._held_until:
+        if self.clock.monotonic() >= self._held_until:
             self.start()
 
 

@@ -27,8 +27,8 @@ from gangline_e2e.day.fabric import Fabric
 
 FABRIC = Fabric(nodes=8, gpus=8, leaves=4, spines=2)
 """Leaves of 2 nodes, spines of 2 leaves."""
-COLLECT_S = 5.0
-"""Seconds between two looks of the collector of garbage."""
+COLLECT_S = 20.0
+"""Seconds between two looks of the collector of garbage; it removes what it has seen twice."""
 SETTLES_S = 160.0
 """Seconds after the last fault in which all must be in order: the judge allows 100, and says what is late."""
 LOOK_S = 1.0

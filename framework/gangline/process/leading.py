@@ -4,6 +4,7 @@ Rules
 - Only the local clock decides whether another replica's lease has expired: the time counts from the moment at which
   this process first saw the current record, so the clocks of replicas need not agree.
 - A write names the resourceVersion of the record that it is based on; after a Conflict the replica does not lead.
+- A Lease that somebody deletes is not given up: its holder leads on, and makes the Lease again with its next renewal.
 - A candidate watches the lease: it tries at once when the lease is given up, and when the lease has run out. Also
   without a watch it tries every retry period or two.
 - The leader stops before its lease can have expired: a deadline cancels its work, and only a renewal extends the
@@ -30,7 +31,7 @@ from gangline.clock import rfc3339
 from gangline.config import LeaderElection
 from gangline.errors import Conflict, GanglineError, LeadershipLost, NotFound
 from gangline.kube.handing_over import ANNOTATION, number
-from gangline.kube.interface import Client, EventType, WatchEvent
+from gangline.kube.interface import Client, WatchEvent
 from gangline.kube.resources import LEASES
 from gangline.model import Lease, LeaseSpec, ObjectMeta
 from gangline.process.tenure import Tenure
@@ -195,7 +196,7 @@ class Elector:
                     if event.object is not None and number(event.resource_version) > number(self._version):
                         self._version = event.resource_version
                         self._observe(event.object.spec)
-                        if event.type is EventType.DELETED or not event.object.spec.holder_identity:
+                        if not event.object.spec.holder_identity:
                             self._given_up.set()
         except GanglineError as error:
             log.debug("lease %s is not watched: %s", self._name, error)
@@ -281,7 +282,8 @@ class Elector:
         if lease is not None:
             self._version = lease.metadata.resource_version
             self._observe(lease.spec)
-        action = decide(lease.spec if lease else None, self._observed_at, self._clock.monotonic(), self._identity)
+        known = lease.spec if lease is not None else self._record  # whoever held a Lease that is deleted leads on
+        action = decide(known, self._observed_at, self._clock.monotonic(), self._identity)
         if action is LeaseStep.WAIT:
             return False
         self._was_released = lease is not None and not lease.spec.holder_identity

@@ -564,6 +564,25 @@ def test_a_lease_deleted_under_its_leader_is_made_again() -> None:
     in_virtual_time(story)
 
 
+def test_a_lease_deleted_under_its_leader_is_not_taken_by_another_before_it_would_have_run_out() -> None:
+    async def story(world: World) -> None:
+        a = world.start("a")
+        await a.leads()
+        b = world.start("b")
+        await asyncio.sleep(30)
+        for _ in range(20):
+            world.store.delete(*LEASE)
+            await asyncio.sleep(SETTINGS.retry_period * 1.3)
+
+        assert a.elector.is_leading and True not in b.told
+        world.store.delete(*LEASE)
+        a.client.cut()
+        cut, led = world.now, await b.leads()
+        assert a.spans[0][1] <= led <= cut + SETTINGS.lease_duration + LONGEST_WAIT
+
+    in_virtual_time(story)
+
+
 def test_a_lease_that_is_made_again_for_its_leader_has_the_same_number_and_a_larger_one_for_the_next() -> None:
     async def story(world: World) -> None:
         a, b = world.start("a"), world.start("b")

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from gangline_chaos.answering import REASONS, RoughServer, refusal
+from gangline_chaos.answering import CONFLICTS, ERRORS, REASONS, THROTTLING, RoughServer, Storm, refusal
 from gangline_e2e.certificates import Authority
 
 REQUESTS = 120
@@ -66,6 +66,34 @@ async def test_some_requests_are_passed_on_some_refused_and_of_some_only_the_ans
     assert set(answers) == {0, 200, *REASONS}
     assert answers.total() == REQUESTS and rough.refused == REQUESTS - answers[200]
     assert answers[200] < counted["POST"] < REQUESTS, "some answers are lost after the request was carried out"
+
+
+@pytest.mark.parametrize(
+    ("storm", "reads", "writes"),
+    [
+        (CONFLICTS, {200}, {200, 409}),
+        (THROTTLING, {200, 429}, {200, 429}),
+        (ERRORS, {200, 500, 503}, {200, 500, 503, 504}),
+    ],
+    ids=["conflicts", "throttling", "errors"],
+)
+async def test_a_storm_has_answers_of_its_own(
+    arrived: tuple[str, Counter[str]],
+    tls: tuple[ssl.SSLContext, ssl.SSLContext],
+    storm: Storm,
+    reads: set[int],
+    writes: set[int],
+) -> None:
+    rough = RoughServer(arrived[0], tls[1], random.Random(1))
+    rough.storm = storm
+    answers: dict[str, set[int]] = {"GET": set(), "POST": set()}
+
+    async with rough.running(tls[0]), aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls[1])) as session:
+        for method in ("GET", "POST") * 30:
+            async with session.request(method, f"https://127.0.0.1:{rough.port}/") as answer:
+                answers[method].add(answer.status)
+
+    assert answers == {"GET": reads, "POST": writes}
 
 
 def test_a_refusal_says_when_to_come_again() -> None:

@@ -38,10 +38,11 @@ class Told:
         self.at += seconds
         return self.put("configmaps/x", {})
 
-    def node(self, name: str, gpus: int = 4, **spec: Any) -> Told:
+    def node(self, name: str, gpus: int = 4, ready: str = "True", **spec: Any) -> Told:
         has = {"cpu": "8", "memory": "16Gi", "pods": "5", "nvidia.com/gpu": str(gpus)}
         metadata = {"name": name, "labels": {LEAF: "left" if name in "ab" else "right"}}
-        self.put(f"minions/{name}", {"metadata": metadata, "spec": spec, "status": {"allocatable": has}})
+        status = {"allocatable": has, "conditions": [{"type": "Ready", "status": ready}]}
+        self.put(f"minions/{name}", {"metadata": metadata, "spec": spec, "status": status})
         return self.put(f"gpu.scheduling/gpunodestatuses/{name}", {"status": {"devices": [{"id": 0}]}})
 
     def pod(self, name: str, node: str = "", ids: str | None = None, gpus: int = 1, **more: Any) -> Told:
@@ -98,6 +99,10 @@ KEPT: dict[str, Callable[[Told], Told]] = {
     "a gang in two leaves one after the other": lambda h: (
         h.member(0, "a").member(1, "b").gone("m0").gone("m1").member(0, "c").member(1, "c")
     ),
+    "a gang that moves from a node that is not ready": lambda h: (
+        h.member(0, "a").node("a", ready="Unknown").member(1, "c")
+    ),
+    "a gang that moves from a node that is gone": lambda h: h.member(0, "a").put("minions/a", None).member(1, "c"),
     "a gang in part for a moment": lambda h: h.member(0).member(1).member(0, "a").wait(IN_PART_S - 5).member(1, "b"),
     "a gang in part without room": lambda h: (
         h.pod("p", "b", "0,1,2,3", 4).pod("q", "a", "1,2,3", 3).member(0, "a").member(1).wait(2 * IN_PART_S)
@@ -165,6 +170,10 @@ BROKEN: dict[str, tuple[str, Callable[[Told], Told]]] = {
     "devices that are taken away": ("devices changed", lambda h: h.pod("p", "a", "0").pod("p", "a")),
     "too few devices": ("wrong number of devices", lambda h: h.pod("p", "a", "0", 2)),
     "a gang in two leaves": ("gang apart", lambda h: h.member(0, "a").member(1, "c")),
+    "a gang in two leaves after its node has come back": (
+        "gang apart",
+        lambda h: h.member(0, "a").node("a", ready="False").member(1, "c").node("a").member(1, "c"),
+    ),
     "a gang in no leaf": (
         "gang apart",
         lambda h: h.member(0, "a", within="no/label").member(1, "a", within="no/label"),
@@ -221,6 +230,15 @@ def test_each_rule_that_can_be_reported_has_a_history_that_breaks_it() -> None:
 
     assert all(f'"{rule}' in source for rule, _ in BROKEN.values())
     assert len({rule for rule, _ in BROKEN.values()}) == 16
+
+
+def test_without_an_election_only_what_leases_of_devices_prevent_is_a_violation() -> None:
+    told = Told().member(0, "a").member(1, "c").pod("p", "b", "0").pod("q", "b", "0").mark("ended", "scheduler-0", "")
+
+    found = judge(told.entries, is_elected=False)
+
+    assert {violation.rule for violation in judge(told.entries).violations} > {"gang apart"}
+    assert {violation.rule for violation in found.violations} == {"device given twice", "ended by itself"}
 
 
 def test_what_stays_broken_is_told_once_and_again_when_it_breaks_anew() -> None:
