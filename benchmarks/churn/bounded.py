@@ -42,6 +42,7 @@ BOUNDED: Mapping[str, str] = {
     "WeakSet.data": "what is there: it holds nothing",
     "WeakValueDictionary.data": "what is there: it holds nothing",
     "_Answer.fits": "an entry for each node, for each kind of hardware",
-    "_Key.values": "twice as many as there are nodes with the label, and some",
-    "_Key.vocabulary": "twice as many as there are nodes with the label, and some",
+    "_Answer.index": "the rows of the last question: nodes that have changed",
+    "_LabelKey.values": "twice as many as there are nodes with the label, and some",
+    "_LabelKey.vocabulary": "twice as many as there are nodes with the label, and some",
 }

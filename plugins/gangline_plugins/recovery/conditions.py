@@ -28,7 +28,7 @@ _OBJECTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToldAt:
     """Where the condition of a group is written."""
 
     object: model.TypedReference | None
@@ -40,7 +40,7 @@ class Told:
 class Said:
     """What is to be written there."""
 
-    where: Told
+    where: ToldAt
     is_recovering: bool
     reason: str
     note: str
@@ -52,7 +52,7 @@ class RecoveryConditions:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._remover = Remover(handle)
-        self._told: dict[str, Told] = {}
+        self._told: dict[str, ToldAt] = {}
         """By key of each group: where the condition is True."""
         self._waiting: dict[str, Said] = {}
         self._is_writing = False
@@ -64,8 +64,8 @@ class RecoveryConditions:
             if _is_true(pod.conditions.get(RECOVERING)) and pod.scheduler_name == self._handle.profile:
                 group = group_of(self._handle, pod)
                 key = group.key if group is not None else f"pod:{pod.key}"
-                before = self._told.get(key, Told(None, ()))
-                self._told[key] = Told(None, (*before.pods, pod.uid))
+                before = self._told.get(key, ToldAt(None, ()))
+                self._told[key] = ToldAt(None, (*before.pods, pod.uid))
         for resource in _OBJECTS.values():
             for found in state.store(resource):
                 meta = found.metadata
@@ -73,21 +73,23 @@ class RecoveryConditions:
                 is_ours = any(pod.scheduler_name == self._handle.profile for pod in self._handle.members(key))
                 if is_ours and _is_true(_condition(found.status.conditions)):
                     where = model.TypedReference("PodGroup", meta.namespace, meta.name, meta.uid, resource.api_version)
-                    self._told[key] = Told(where, ())
+                    self._told[key] = ToldAt(where, ())
 
     def recovers(self, group: PodGroup, reason: str, note: str, without: Container[str] = ()) -> None:
         """Something is done for a group, or it waits; the members with these UIDs are being removed."""
-        before = self._told.get(group.key, Told(None, ()))
-        where = Told(group.object, ()) if _resource(group.object) is not None else self._members(group, before, without)
+        before = self._told.get(group.key, ToldAt(None, ()))
+        where = (
+            ToldAt(group.object, ()) if _resource(group.object) is not None else self._members(group, before, without)
+        )
         self._told[group.key] = where
         self._say(group.key, Said(where, True, reason, note))
 
-    def _members(self, group: PodGroup, before: Told, without: Container[str]) -> Told:
+    def _members(self, group: PodGroup, before: ToldAt, without: Container[str]) -> ToldAt:
         kept = [uid for uid in before.pods if uid not in without and uid in self._handle.state.pods]
         known = {*kept}
         more = (pod.uid for pod in self._handle.members(group.key) if pod.uid not in without and pod.uid not in known)
         lacking = max(0, _MOST_PODS - len(kept))
-        return Told(None, (*kept, *(uid for uid, _ in zip(more, range(lacking), strict=False))))
+        return ToldAt(None, (*kept, *(uid for uid, _ in zip(more, range(lacking), strict=False))))
 
     def ends(self, key: str, reason: str, note: str) -> None:
         """The recovery of a group has ended."""

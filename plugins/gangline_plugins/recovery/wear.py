@@ -25,7 +25,7 @@ _Floats = NDArray[np.float64]
 
 
 @dataclass(slots=True, eq=False)
-class _Points:
+class _FailurePoints:
     points: float = 0.0
     since: float = 0.0
     """When the node had so many points, on the monotonic clock."""
@@ -39,7 +39,7 @@ class NodeWear:
     def __init__(self, half_life: float) -> None:
         """`half_life` is in seconds; 0 counts nothing."""
         self._half_life = half_life
-        self._nodes: dict[str, _Points] = {}
+        self._nodes: dict[str, _FailurePoints] = {}
         self._next_look = 64
         """With so many nodes those whose points have faded are dropped."""
         self._columns: tuple[_Floats, _Floats] | None = None
@@ -58,7 +58,7 @@ class NodeWear:
         if node not in self._nodes:
             self._make_room(now)
             self._rows = None
-        found = self._nodes.setdefault(node, _Points())
+        found = self._nodes.setdefault(node, _FailurePoints())
         found.points, found.since = self._left(found, now) + 1.0, now
         self._columns = None
 
@@ -116,7 +116,7 @@ class NodeWear:
         faded: _Floats = points * 0.5 ** (np.maximum(0.0, now - since) / self._half_life)
         return faded
 
-    def _left(self, found: _Points, now: float) -> float:
+    def _left(self, found: _FailurePoints, now: float) -> float:
         return found.points if found.wrong else found.points * 0.5 ** ((now - found.since) / self._half_life)
 
     def _make_room(self, now: float) -> None:
