@@ -175,9 +175,9 @@ def test_what_begins_anew_all_the_time_gets_ever_longer_stretches() -> None:
 def test_no_stretch_holds_others_up_for_long_however_often_the_search_begins_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gangline.deciding.group_search.AT_ONCE_SECONDS", 0.1)
+    monkeypatch.setattr("gangline.deciding.group_search.AT_ONCE_SECONDS", 0.04)
     gangs = Gangs(fabric(), Slow)
-    search, held = search_for(gangs, unlike(gangs, 40), seconds=1.5), []
+    search, held = search_for(gangs, unlike(gangs, 40), seconds=0.7), []
     search.unit.overruns = 5
     decided = None
     while decided is None:
@@ -317,7 +317,7 @@ def test_searches_that_are_left_go_on_in_turn() -> None:
 
 
 class Laborious:
-    """A filter that takes a twentieth of a second of CPU time for each member of the gang "long"."""
+    """A filter that takes a hundredth of a second of CPU time for each member of the gang "long"."""
 
     name = "Laborious"
     reasons = ()
@@ -327,10 +327,16 @@ class Laborious:
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:
         """Lets everybody pass."""
         Laborious.calls += 1
-        work = Deadline(0.05)
+        work = Deadline(0.01)
         while pod.name.startswith("long") and not work.passed:
             pass
         return codes(nodes.full(False))
+
+
+@pytest.fixture
+def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stretch ends after ten calls of the filter `Laborious`, as a stretch of half a second does with slower ones."""
+    monkeypatch.setattr("gangline.loop.scheduling_cycles.STRETCH_SECONDS", 0.1)
 
 
 def play_long(size: int, pods: int, then: Callable[[GangCluster, Scheduler], Awaitable[T]]) -> tuple[GangCluster, T]:
@@ -350,6 +356,7 @@ def play_long(size: int, pods: int, then: Callable[[GangCluster, Scheduler], Awa
     return story, story.play(play)
 
 
+@pytest.mark.usefixtures("short_stretches")
 def test_a_pod_that_comes_while_a_long_decision_is_made_is_bound_before_that_ends() -> None:
     async def then(story: GangCluster, scheduler: Scheduler) -> int:
         story.create(PODS, make_pod("healthy", scheduler_name="gangs"))
@@ -361,6 +368,7 @@ def test_a_pod_that_comes_while_a_long_decision_is_made_is_bound_before_that_end
     assert play_long(8, 8, then)[1] == 0
 
 
+@pytest.mark.usefixtures("short_stretches")
 def test_a_member_that_goes_while_a_long_decision_is_made_is_not_bound() -> None:
     async def then(story: GangCluster, scheduler: Scheduler) -> None:
         story.server.delete(PODS, "long-0", namespace="default")
@@ -371,6 +379,7 @@ def test_a_member_that_goes_while_a_long_decision_is_made_is_not_bound() -> None
     assert "long-0" not in story.bound()
 
 
+@pytest.mark.usefixtures("short_stretches")
 def test_a_fault_before_a_long_decision_goes_on_harms_that_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     async def then(story: GangCluster, scheduler: Scheduler) -> None:
         leave, faults = scheduler.queue.leave, [RuntimeError("odd")]

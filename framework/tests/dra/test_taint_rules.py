@@ -223,7 +223,7 @@ def some_slice(random: Random, node: str) -> ResourceSlice:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=settings().max_examples * 3 // 2)
 @given(st.integers(min_value=0, max_value=2**32))
 def test_columns_are_those_made_from_scratch(seed: int) -> None:
     random, twice = Random(seed), Twice()

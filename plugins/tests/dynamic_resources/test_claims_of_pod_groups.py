@@ -398,7 +398,7 @@ class Flaky:
         return Conflict(409, "Conflict", "not now") if is_write and self.random.random() < 0.2 else None
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 @given(st.integers(min_value=0, max_value=2**32))
 def test_whatever_fails_a_claim_of_a_group_ends_with_the_group_alone(seed: int) -> None:
     random = Random(seed)

@@ -12,7 +12,7 @@ from gangline_fuzz.rooms import play
 from gangline_fuzz.running import Runner, quiet
 
 CORPUS = sorted((Path(inputs.__file__).parent / "corpus").glob("*.json"))
-CLUSTERS = 300 if os.environ.get("CI") else 20
+CLUSTERS = 300 if os.environ.get("CI") else 10
 
 
 @pytest.mark.timeout(900)
