@@ -36,7 +36,7 @@ from gangline_plugins.recovery.planning import Places, RecoveryPlan, find_recove
 from gangline_plugins.recovery.policies import RecoveryPolicy, policy_of
 from gangline_plugins.recovery.spares import Spares
 from gangline_plugins.recovery.telling import RecoveryEnd, RecoveryNotices
-from gangline_plugins.recovery.under_way import HAVE_LEFT, LONGEST_PAUSE, Recovering, Stranded, UnderWay
+from gangline_plugins.recovery.under_way import LONGEST_PAUSE, Recovering, Stranded, UnderWay
 from gangline_plugins.recovery.wear import NodeWear
 
 log = logging.getLogger(__name__)
@@ -123,6 +123,7 @@ class RecoveryRounds:
         """A pod of a group is bound: if nobody else is to come, the group has recovered."""
         found = self._under_way.arrived(key, pod)
         if found is not None:
+            self._changed.set()
             seconds = self._handle.clock.monotonic() - found.since
             note = f"all lost members have nodes again, after {seconds:.1f} s"
             self._notices.ended(found.group, [pod], RecoveryEnd.RECOVERED, note, seconds)
@@ -163,7 +164,7 @@ class RecoveryRounds:
         self.health.look()
         on_nodes = pods_on(self._handle, self._seen())
         self._lost = [*on_nodes, *self._devices.losses(now)]
-        self._let_go()
+        self._forcing.look(self._lost)
         due = [(pod, loss) for pod, loss in self._lost if now >= loss.due]
         found = [each for each in affected(self._handle, due) if self._is_to_recover(each, now)]
         steps = [(_case_of(each), partial(self._recover, each, now)) for each in found]
@@ -173,6 +174,7 @@ class RecoveryRounds:
                 case = _Case(stranded.group, stranded.since, (), (), "there is no room beside the other members")
                 steps.append((case, partial(self._try_again, case)))
         self._is_cut_short = self._plan(steps, now)
+        self._under_way.announce(self.health.all)  # now that it is known who recovers anew
         if self._notices.conditions.any:
             with_lost = {key_of(self._handle, pod) for pod, _ in self._lost}
             self._notices.conditions.settle(with_lost.union(self._under_way.recovering, self._under_way.stranded))
@@ -202,13 +204,6 @@ class RecoveryRounds:
                 log.error("gang %s/%s: its recovery: %s", case.group.namespace, case.group.name, error)
                 self._wait(case, f"{case.why}; {error}", now)
         return False
-
-    def _let_go(self) -> None:
-        """Members that are being removed are on lost nodes: nobody waits for them, nor for a dead node's word."""
-        self._forcing.look(self._lost)
-        held = self._under_way.held()
-        if not all(self._under_way.are_leaving(key, self.health.all) for key in held):
-            self._handle.announce(HAVE_LEFT)
 
     def _seen(self) -> Mapping[str, Loss]:
         """The lost nodes, within the grace too; without those that are not ready if that is so of most."""
