@@ -15,7 +15,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterable, Sequence
+from collections.abc import Collection, Container, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -60,13 +60,14 @@ class Removing:
     async def carry_out(
         self,
         lost: Sequence[PodInfo],
-        dead: Collection[str],
+        dead: Container[str],
         evicted: Sequence[PodInfo],
         why: str,
         lent: Sequence[PodInfo] = (),
         is_restart: bool = True,
     ) -> None:
-        """Remove pods from lent spares, then evict members, then remove lost ones; nothing can run on `dead` nodes.
+        """Remove pods from lent spares, then evict members, then remove lost ones; nothing can run on `dead` nodes,
+        which is asked when it matters.
 
         A workload that is suspended for it is resumed at once if `is_restart`. Raises Refused and ApiError.
         """

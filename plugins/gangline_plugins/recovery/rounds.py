@@ -26,7 +26,7 @@ from gangline_plugins.memberships import key_of
 from gangline_plugins.preemption.helping import is_helped
 from gangline_plugins.recovery.arguments import RecoveryArgs
 from gangline_plugins.recovery.carrying_out import Removing
-from gangline_plugins.recovery.dead import Forcing, with_silent
+from gangline_plugins.recovery.dead import Forcing, StillDead, with_silent
 from gangline_plugins.recovery.device_losses import DeviceHealth
 from gangline_plugins.recovery.device_wear import DeviceWear
 from gangline_plugins.recovery.down import DownDomains
@@ -214,10 +214,17 @@ class RecoveryRounds:
             log.info("recovery of gangs: most nodes are ready again; the others have as much grace as if lost now")
             self.health.begin_anew()
         self._is_blind = is_blind
+        return self._credible()
+
+    def _credible(self) -> Mapping[str, Loss]:
+        """The lost nodes as `_seen` has judged them last, and as they are now."""
         losses = self.health.all
-        if is_blind:
+        if self._is_blind:
             return {name: loss for name, loss in losses.items() if loss.is_certain}
         return with_silent(losses, self._handle.clock.monotonic(), self._args.dead_after_seconds)
+
+    def _still(self, dead: Collection[str]) -> StillDead:
+        return StillDead(dead, self._credible)
 
     def _is_to_recover(self, each: Affected, now: float) -> bool:
         under_way = self._under_way.recovering.get(each.group.key)
@@ -305,7 +312,7 @@ class RecoveryRounds:
     async def _carry_out(self, found: Recovering, plan: RecoveryPlan, dead: Collection[str], note: str) -> None:
         group, clock = found.group, self._handle.clock
         try:
-            await self._removing.carry_out(plan.lost, dead, plan.evicted, note, plan.lent)
+            await self._removing.carry_out(plan.lost, self._still(dead), plan.evicted, note, plan.lent)
         except GanglineError as error:
             if self._under_way.is_current(found):
                 self._under_way.end(group.key)
@@ -351,7 +358,7 @@ class RecoveryRounds:
     async def _release(self, stranded: Stranded, case: _Case, others: Sequence[PodInfo], note: str) -> None:
         """Evict the other members; if that fails, it is tried again as a plan would be."""
         try:
-            await self._removing.carry_out(case.lost, case.dead, others, note, is_restart=False)
+            await self._removing.carry_out(case.lost, self._still(case.dead), others, note, is_restart=False)
             stranded.since, stranded.is_told, stranded.is_release_told = self._handle.clock.monotonic(), False, False
         except GanglineError as error:
             log.error("gang %s/%s: %s", case.group.namespace, case.group.name, error)
