@@ -10,7 +10,7 @@ from framework.tests.gang_cluster import ONE_LEAF
 from framework.tests.gangs import GROUP
 
 from gangline.errors import TooManyRequests
-from gangline.kube.resources import PODS, Resource
+from gangline.kube.resources import NODES, PODS, Resource
 
 from .recovery_cases import LossStory, gpu_container
 
@@ -106,6 +106,31 @@ def test_a_member_whose_node_comes_back_while_others_cannot_be_evicted_is_not_fo
         await asyncio.sleep(5.0)
         waits = False
         await cluster.until(lambda: bool(cluster.get(PODS, held, "default").metadata.deletion_timestamp), SOON)
+        assert cluster.get(PODS, held, "default").status.phase != "Failed"
+
+    cluster.play(story)
+
+
+def test_a_member_is_not_forced_where_the_api_server_has_the_node_as_ready_and_the_watch_has_not_told_yet() -> None:
+    asked = []
+
+    def comes_back(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        if verb == "get" and resource is NODES:
+            asked.append(name)
+            cluster.fail(name, status="True")
+        return None
+
+    cluster = LossStory(faults=comes_back, deadAfterSeconds=5)
+
+    async def story() -> None:
+        cluster.add_job("train", 3, ONE_LEAF)
+        await cluster.runs("train", 3)
+        (held, lost), *_ = cluster.bound("train").items()
+        cluster.hold(held, "example.com/held")
+        cluster.fail(lost)
+        await cluster.until(lambda: bool(asked), SOON)
+        await cluster.until(lambda: bool(cluster.get(PODS, held, "default").metadata.deletion_timestamp), SOON)
+        assert asked[0] == lost
         assert cluster.get(PODS, held, "default").status.phase != "Failed"
 
     cluster.play(story)
