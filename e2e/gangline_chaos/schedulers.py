@@ -153,10 +153,10 @@ class Replicas:
             logs = [processes.last_lines(replica.scheduler.log_file) for replica in self.each]
             raise StartFailed(f"no scheduler leads after {within_s:g} s; their logs end with: {logs}") from error
 
-    async def standby(self) -> Replica:
-        """A replica that does not lead."""
+    async def pair(self) -> tuple[Replica, Replica]:
+        """The replica that leads, and one that does not."""
         leader = await self.leader()
-        return next(replica for replica in self.each if replica is not leader)
+        return leader, next(replica for replica in self.each if replica is not leader)
 
     def tracebacks(self) -> dict[str, str]:
         """The last traceback in the log of each replica that has one."""
