@@ -120,7 +120,7 @@ class Pair:
                 name = event["regarding"]["name"]
                 if event.get("reportingInstance") == identity and name.startswith(f"turn-{self._turns}-"):
                     found.add(name)
-            return bool(found)
+            return bool(found & self.bound.keys())
 
         await self._api.until(told, f"{identity} says what it has bound", BOUND_S)
         return found & self.bound.keys()

@@ -85,6 +85,8 @@ class Bench:
         key = self.runtime.group_key(pods[0])
         for pod in pods:
             self.runtime.group_key(pod)
+            with self._holding():
+                self.runtime.enqueued(pod)
         status = self.runtime.admit(pods)
         if not status.is_success:
             return f"held: {status.message}"
@@ -230,7 +232,7 @@ def costly_claim(bench: Bench) -> list[model.Pod]:
     metadata = model.ObjectMeta("costly", "default", uid="costly")
     spec = model.ResourceClaimSpec(model.DeviceClaim([request]))
     bench.cache.store(RESOURCE_CLAIMS).upsert(model.ResourceClaim(metadata, spec))
-    return [pod(resource_claims=[model.PodResourceClaim("gpu", "costly")])]
+    return [pod(gpus=0, resource_claims=[model.PodResourceClaim("gpu", "costly")])]
 
 
 def gang(bench: Bench, members: list[model.Pod], name: str = "gang") -> list[model.Pod]:

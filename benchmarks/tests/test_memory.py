@@ -125,7 +125,7 @@ def test_nothing_grows_in_a_leader_nor_in_a_standby() -> None:
     assert grown([each.sizes for each in looks], least=LEAST) == {}
 
 
-def test_a_leak_in_a_scheduler_is_named() -> None:
+def test_a_collection_that_grows_is_named_by_its_attribute() -> None:
     found = SimpleNamespace(kept=[1])
 
     before, after = Reach({"root": found}).sizes, Reach({"root": SimpleNamespace(kept=[1] * 9)}).sizes

@@ -40,7 +40,7 @@ def reached() -> list[str]:
 async def dies_at(site: Site, said: str, work: Callable[[], Awaitable[None]]) -> bool:
     """Let the standby die at a failpoint while it leads and there is work; whether it died there and was not killed."""
     replicas = site.replicas
-    leader, doomed = await replicas.leader(), await replicas.standby()
+    leader, doomed = await replicas.pair()
     replicas.hold(doomed)
     replicas.hold(leader)
     try:

@@ -73,7 +73,8 @@ async def kill_leader(site: Site, rng: random.Random) -> AsyncIterator[str]:
 @asynccontextmanager
 async def kill_standby(site: Site, rng: random.Random) -> AsyncIterator[str]:
     """The standby is killed, and started again at the end."""
-    async with _killed(site, await site.replicas.standby()) as name:
+    _, standby = await site.replicas.pair()
+    async with _killed(site, standby) as name:
         yield name
 
 
@@ -112,7 +113,7 @@ async def failpoint(site: Site, rng: random.Random) -> AsyncIterator[str]:
 @asynccontextmanager
 async def full_disk(site: Site, rng: random.Random) -> AsyncIterator[str]:
     """The next leader cannot write its log: each write fails, as on a full disk."""
-    leader, doomed = await site.replicas.leader(), await site.replicas.standby()
+    leader, doomed = await site.replicas.pair()
     async with _killed(site, doomed):
         doomed.start(is_full=True)
         site.replicas.hold(leader)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from gangline.errors import LeadershipLost
 from gangline_chaos import skewing
 from gangline_chaos.network import Gate
 from gangline_e2e import processes
@@ -21,7 +22,6 @@ from gangline_e2e.scheduler import Gangline
 from gangline_e2e.workloads import Manifest
 
 LEADS = re.compile(r"^leader_election_master_status\{.*\} 1\.0$", re.MULTILINE)
-LOST = "lost the lease"
 PATIENCE_S = 0.5
 RESTART_S = 0.3
 """Between two looks at the processes."""
@@ -87,7 +87,7 @@ class Replica:
         code = process.popen.returncode if process.popen is not None else None
         is_full = self.scheduler.output == FULL
         last = "it could not log" if is_full else processes.last_lines(self.scheduler.log_file, 1).strip()
-        if LOST in last or (self.is_expected_to_end and code in (0, -signal.SIGKILL)):
+        if code == LeadershipLost.exit_code or (self.is_expected_to_end and code in (0, -signal.SIGKILL)):
             return ""
         return f"exit {code}: {last[:500]}"
 
@@ -153,10 +153,10 @@ class Replicas:
             logs = [processes.last_lines(replica.scheduler.log_file) for replica in self.each]
             raise StartFailed(f"no scheduler leads after {within_s:g} s; their logs end with: {logs}") from error
 
-    async def standby(self) -> Replica:
-        """A replica that does not lead."""
+    async def pair(self) -> tuple[Replica, Replica]:
+        """The replica that leads, and one that does not."""
         leader = await self.leader()
-        return next(replica for replica in self.each if replica is not leader)
+        return leader, next(replica for replica in self.each if replica is not leader)
 
     def tracebacks(self) -> dict[str, str]:
         """The last traceback in the log of each replica that has one."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 
 import aiohttp
@@ -20,6 +19,7 @@ from gangline_chaos.asking import change, patiently
 from gangline_chaos.judge.objects import GANG
 from gangline_chaos.units import CLAIMS, Unit, make
 from gangline_e2e.api import Api
+from gangline_e2e.day.objects import paths
 from gangline_e2e.errors import Refused
 from gangline_e2e.workloads import Manifest, is_bound, is_succeeded
 
@@ -56,16 +56,6 @@ class Workload:
         self._homeless: dict[str, float] = {}
         """When pods were first seen on a node that there is not, by UID."""
 
-    @property
-    def count(self) -> int:
-        """How many units there were."""
-        return self._count
-
-    @property
-    def has_units(self) -> bool:
-        """Whether there are any."""
-        return bool(self._units)
-
     async def run(self) -> None:
         """Play until cancelled; what the API server refuses or does not answer is tried again."""
         while True:
@@ -80,23 +70,15 @@ class Workload:
         await self._make(unit, unit.pods)
         await self._control(unit)
 
-    async def end(self, names: Iterable[str] | None = None) -> None:
-        """Units go, all of them if none are named."""
-        for name in list(self._units) if names is None else list(names):
-            await self._end(self._units[name])
-
-    def waiting(self) -> set[str]:
-        """The UIDs of the pods without a node, as they were listed last."""
-        return {pod["metadata"]["uid"] for pod in self.pods.values() if not is_bound(pod)}
-
-    def bound(self) -> list[str]:
-        """The names of the pods with a node."""
-        return sorted(name for name, pod in self.pods.items() if is_bound(pod))
+    async def end(self) -> None:
+        """All units go."""
+        for unit in list(self._units.values()):
+            await self._end(unit)
 
     def groups(self) -> list[str]:
         """Where the PodGroups of all units are."""
-        own = [(unit, each) for unit in self._units.values() for each in unit.objects if each["kind"] == "PodGroup"]
-        return [Unit("", 0, [each], [], [], 0.0).paths(self._api.namespace)[0] for _, each in own]
+        made = [each for unit in self._units.values() for each in unit.objects if each["kind"] == "PodGroup"]
+        return paths(self._api.namespace, made)
 
     async def _tick(self) -> None:
         await self._collect()

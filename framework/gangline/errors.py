@@ -29,6 +29,9 @@ from __future__ import annotations
 class GanglineError(Exception):
     """The root of the tree."""
 
+    exit_code = 1
+    """Of a process that ends by the error."""
+
 
 _LONGEST_VALUE = 200
 """Characters of a wrong value that an error shows."""
@@ -125,6 +128,8 @@ class DeadlineExceeded(GanglineError):
 
 class LeadershipLost(GanglineError):
     """The lease could not be renewed or another process holds it; the process has to end and start again."""
+
+    exit_code = 3
 
     def __init__(self, lease: str, why: str) -> None:
         super().__init__(lease, why)

@@ -118,4 +118,4 @@ def main() -> None:
         sys.exit(1)
     except GanglineError as error:
         Lines(sys.stderr).write(f"gangline: {error}")  # nobody may read it, and the process has to end
-        sys.exit(1)
+        sys.exit(error.exit_code)

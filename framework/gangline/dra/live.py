@@ -285,16 +285,18 @@ class Devices:
         """How many devices the claims are given at least. Raises InvalidObject."""
         return self._question(asked).pod.least
 
-    def supply(self, kinds: Sequence[Asked], size: int) -> Supply | None:
-        """How many devices the first `size` nodes have for claims with one of these questions. Raises InvalidObject.
+    def supply(self, kinds: Sequence[Asked], size: int, deadline: Deadline | None = None) -> Supply | None:
+        """How many devices the first `size` nodes have for claims with one of these questions.
 
-        None if that says too little: several nodes, or several claims, may use one of the devices.
+        None if that says too little: several nodes, or several claims, may use one of the devices. Raises InvalidObject
+        and DeadlineExceeded.
         """
-        standing = self._current()[0]
+        standing, allocator = self._current()
         table = standing.table
         usable = np.zeros(len(table), dtype=np.bool_)
-        for asked in kinds:
-            usable |= self._question(asked).pod.usable()
+        with allocator.within(deadline or Deadline(POD_SECONDS)):
+            for asked in kinds:
+                usable |= self._question(asked).pod.usable()
         if (usable & ((table.node == SEVERAL) | (table.traits & SHAREABLE > 0))).any():
             return None
         return Supply(standing, usable, size)
@@ -331,9 +333,11 @@ class Devices:
         units, size = self._current()[1].units, len(nodes.whole)
         return units.total(size)[nodes.index], units.free(size)[nodes.index]
 
-    def gpus_wanted(self, asked: Asked) -> tuple[int, int]:
-        """How many GPUs such claims ask for, and the thousandths of each. Raises InvalidObject."""
-        return self._question(asked).wanted()
+    def gpus_wanted(self, asked: Asked, deadline: Deadline | None = None) -> tuple[int, int]:
+        """How many GPUs such claims ask for, and the thousandths of each. Raises InvalidObject and DeadlineExceeded."""
+        question = self._question(asked)
+        with self._current()[1].within(deadline or Deadline(POD_SECONDS)):
+            return question.wanted()
 
     def _question(self, asked: Asked) -> Question:
         """Raises InvalidObject."""
@@ -388,11 +392,8 @@ def _least(asked: Asked) -> int | None:
     wanted = 0
     for spec in asked.specs:
         for request in spec.devices.requests:
-            if (
-                request.exactly is None
-                or request.exactly.allocation_mode != "ExactCount"
-                or request.exactly.admin_access
-            ):
+            exactly = request.exactly
+            if exactly is None or exactly.allocation_mode != "ExactCount" or exactly.admin_access:
                 return None
-            wanted += request.exactly.count
+            wanted += exactly.count
     return wanted or None

@@ -39,6 +39,10 @@ class Reach:
     def __contains__(self, row: int) -> bool:
         return (row in self.rows) != self.is_inverted
 
+    def without(self, rows: frozenset[int]) -> frozenset[int]:
+        """Of these rows those that are not among the nodes."""
+        return rows & self.rows if self.is_inverted else rows - self.rows
+
     def mask(self, size: int) -> BoolColumn:
         """The nodes among the first `size` rows."""
         found = np.full(size, self.is_inverted, dtype=np.bool_)

@@ -6,6 +6,8 @@ is a table's as it is now.
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -63,16 +65,16 @@ class Reaching:
 
     def reaches_all(self, rows: RowNumbers, nodes: NDArray[np.intp]) -> BoolColumn:
         """For each of some rows of the table: whether all of these nodes may use the device."""
-        table, wanted = self._table, nodes.tolist()
+        table, wanted = self._table, frozenset(nodes.tolist())
         found: BoolColumn = np.isin(table.node[rows], nodes) & (len(nodes) == 1)
         known: dict[int, bool] = {}
         for at in np.flatnonzero(table.node[rows] == SEVERAL).tolist():
             row = int(rows[at])
             number = table.slice_of[row]
             if number not in known:
-                seen = self._seen_by(number)
-                known[number] = all(any(node in reach for reach in seen) for node in wanted)
-            found[at] = known[number] and all(table.reaches(row, node) for node in wanted)
+                known[number] = not reduce(lambda left, reach: reach.without(left), self._seen_by(number), wanted)
+            selects = table.slices[number].spec.per_device_node_selection
+            found[at] = known[number] and not (selects and table.reach_of(row).without(wanted))
         return found
 
     def _free(self) -> BoolColumn:

@@ -1,7 +1,7 @@
 """Slices as DeviceTaintRules make them: the devices that a rule selects have its taint besides their own.
 
 Taints that keep no pods away are left out, and a taint that several rules give a device counts once: neither changes
-an answer. When it was added matters to evictions alone.
+an answer. When it was added matters to evictions alone; of several rules the one that came first counts.
 """
 
 from __future__ import annotations
@@ -151,12 +151,20 @@ def _by_device(rules: Iterable[DeviceTaintRule]) -> dict[str | None, dict[TaintK
         taint = rule.spec.taint
         key = taint.key, taint.value, taint.effect
         of_device = found.setdefault(_selector(rule).device, {})
-        of_device.setdefault(key, DeviceTaint(taint.key, taint.effect, taint.value, taint.time_added))
+        given = DeviceTaint(taint.key, taint.effect, taint.value, taint.time_added)
+        of_device[key] = _earlier(given, of_device.get(key))
     return found
+
+
+def _earlier(one: DeviceTaint, other: DeviceTaint | None) -> DeviceTaint:
+    """The one of two equal taints that was added first, as the API server writes times; without a time it is late."""
+    return one if other is None or (one.time_added or "~") < (other.time_added or "~") else other
 
 
 def _tainted(device: Device, taints: Mapping[str | None, Mapping[TaintKey, DeviceTaint]]) -> Device:
     own = {(each.key, each.value, each.effect) for each in device.taints}
-    given = {**taints.get(None, {}), **taints.get(device.name, {})}
+    given = dict(taints.get(None, {}))
+    for key, taint in taints.get(device.name, {}).items():
+        given[key] = _earlier(taint, given.get(key))
     more = [taint for key, taint in given.items() if key not in own]
     return msgspec.structs.replace(device, taints=[*device.taints, *more]) if more else device

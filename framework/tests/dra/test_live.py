@@ -415,6 +415,19 @@ def test_selectors_that_take_long_end_with_the_deadline_and_go_on_where_they_end
     assert devices.codes(asked, nodes, stepping(1.5)).tolist()[: len(NODES)] == [FEW_DEVICES] * 3 + [0]
 
 
+def test_gpus_and_supply_are_counted_within_a_deadline_too() -> None:
+    devices, _ = live(UNLIKE, NODES)
+    asked = devices.asked([claim(exactly(selectors=[LAST]))])
+
+    with pytest.raises(DeadlineExceeded):
+        devices.gpus_wanted(asked, stepping(1.5))
+    with pytest.raises(DeadlineExceeded):
+        devices.supply([asked], len(NODES), stepping(1.5))
+
+    assert devices.gpus_wanted(asked)[0] == 1
+    assert devices.supply([asked], len(NODES)) is not None
+
+
 def test_a_change_of_the_nodes_after_a_deadline_has_passed_leaves_no_half_answer() -> None:
     names = list(NODES)
     cache = cluster([make_node(name) for name in names])

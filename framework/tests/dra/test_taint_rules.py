@@ -37,6 +37,31 @@ def two(node: str, **fields: Any) -> ResourceSlice:
     return offer(f"s-{node}", [device("d0", **fields), device("d1")], nodeName=node, pool=f"pool-{node}")
 
 
+def added(name: str, time: str | None, **selector: str) -> DeviceTaintRule:
+    made = rule(name, selector)
+    return msgspec.structs.replace(
+        made, spec=msgspec.structs.replace(made.spec, taint=msgspec.structs.replace(made.spec.taint, time_added=time))
+    )
+
+
+EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [added("a", LATE), added("b", EARLY)],
+        [added("a", EARLY), added("b", LATE, device="d0")],
+        [added("a", None), added("b", EARLY)],
+    ],
+    ids=["by name", "for one device", "without a time"],
+)
+def test_of_equal_taints_the_one_that_was_added_first_counts(rules: list[DeviceTaintRule]) -> None:
+    first, _ = TaintRules(rules).applied(two("a")).spec.devices
+
+    assert [taint.time_added for taint in first.taints] == [EARLY]
+
+
 @pytest.mark.parametrize(
     ("selector", "tainted"),
     [

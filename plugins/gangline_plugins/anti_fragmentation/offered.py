@@ -5,18 +5,31 @@ They count on nodes on which no device plugin advertises `nvidia.com/gpu`.
 
 from __future__ import annotations
 
-from gangline import Changes, Handle, Int64Column, InvalidObject, NodeView, PodInfo, model
+from gangline import (
+    Changes,
+    Deadline,
+    DeadlineExceeded,
+    Handle,
+    Int64Column,
+    InvalidObject,
+    NodeView,
+    PodInfo,
+    model,
+)
 from gangline_plugins.dynamic_resources.claims import ClaimProblem, uses_claims
 from gangline_plugins.dynamic_resources.ledger import ledger
 
 NOTHING = (0, 0)
+_SECONDS = 0.1
+"""CPU seconds in which selectors say which devices are meant; they have been evaluated where the pod was filtered."""
 
 
 class OfferedGpus:
     """What the ledger of claims knows of GPUs."""
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: Handle, seconds: float = _SECONDS) -> None:
         self._ledger = ledger(handle)
+        self._seconds = seconds
         self.changes: Changes = self._ledger.devices.changes
         """The rows of nodes for which an answer may have changed."""
 
@@ -32,7 +45,8 @@ class OfferedGpus:
     def wanted(self, pod: PodInfo) -> tuple[int, int]:
         """How many GPUs the claims of a pod ask for, and the thousandths of each.
 
-        Claims that the pod shares with others count until they have devices.
+        Claims that the pod shares with others count until they have devices. Nothing if it takes too long to say: a
+        pod is asked about when it comes, before a decision limits what its selectors may take.
         """
         extended = self._ledger.extended
         if self.is_empty or not (uses_claims(pod.cls) or extended.served.of(pod.cls)):
@@ -42,8 +56,8 @@ class OfferedGpus:
             of_resources = extended.of(pod, -1)
             asked = [*claims, *([of_resources] if of_resources is not None else [])]
             devices = self._ledger.devices
-            return devices.gpus_wanted(devices.asked(asked)) if asked else NOTHING
-        except (ClaimProblem, InvalidObject):
+            return devices.gpus_wanted(devices.asked(asked), Deadline(self._seconds)) if asked else NOTHING
+        except (ClaimProblem, InvalidObject, DeadlineExceeded):
             return NOTHING
 
     def _counts(self, claim: model.ResourceClaim) -> bool:

@@ -7,8 +7,10 @@ that has changed meanwhile is read again and judged again: an allocation that so
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -55,6 +57,7 @@ TAKEN_BACK = "gangline.dev/claims"
 IN_USE = "resourceclaim in use"
 LEFT_BEHIND = "cannot schedule extended resource claim"
 NOT_HERE = "resourceclaim not available on the node"
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -201,10 +204,8 @@ class ClaimBinding:
                 return unschedulable(f'resourceclaim "{claim.metadata.name}" was given back')
             other = self._ledger.written.first(uid, reserved.versions.get(uid, 0))
             if other is not None:
-                if self._ledger.written.came_before(
-                    other.metadata.uid, uid
-                ):  # the scheduler that wrote this claim gives way too
-                    reserved.touched.setdefault(uid, newest)
+                if self._ledger.written.came_before(other.metadata.uid, uid):
+                    reserved.touched.setdefault(uid, newest)  # the scheduler that wrote this claim gives way too
                 name = f"{other.metadata.namespace}/{other.metadata.name}"
                 return unschedulable(f'devices of resourceclaim "{claim.metadata.name}" belong to claim {name}')
         return None
@@ -255,7 +256,8 @@ class ClaimBinding:
             if await self._may_be_bound(pod):
                 return
             for claim in list(reserved.touched.values()):
-                await (self._delete if is_extended(claim) else self._take_back)(pod, claim)
+                give_back = self._delete if is_extended(claim) else self._take_back
+                await _persist(partial(give_back, pod, claim), None, None)
         finally:
             self._ledger.extended.leaving.discard(pod.uid)
             self._ledger.forget(pod, reserved.uids)
@@ -266,42 +268,30 @@ class ClaimBinding:
         try:
             if not await self._may_be_bound(pod):
                 for claim in claims:
-                    await self._delete(pod, claim)
+                    await _persist(partial(self._delete, pod, claim), None, None)
         finally:
             self._ledger.extended.leaving.discard(pod.uid)
             self._came_free(())
 
     async def _delete(self, pod: PodInfo, claim: model.ResourceClaim) -> None:
         """Delete a claim for extended resources; if it is not known whether it was created, those that are there."""
-        for attempt in range(_TRIES):
-            try:
-                if is_unwritten(claim.metadata.uid):
-                    found = await self._writer.in_namespace(pod.namespace)
-                    mine = [each for each in found if pod_of(each) == pod.uid]
-                else:
-                    newest = await self._writer.read(claim)
-                    mine = [newest] if newest.metadata.uid == claim.metadata.uid else []
-                for each in mine:
-                    await self._writer.delete(each)
-                return
-            except NotFound:
-                return
-            except Conflict:
-                continue
-            except ApiError:
-                await asyncio.sleep(_PAUSE * 2**attempt)
+        if is_unwritten(claim.metadata.uid):
+            found = await self._writer.in_namespace(pod.namespace)
+            mine = [each for each in found if pod_of(each) == pod.uid]
+        else:
+            newest = await self._writer.read(claim)
+            mine = [newest] if newest.metadata.uid == claim.metadata.uid else []
+        for each in mine:
+            await self._writer.delete(each)
 
     async def _may_be_bound(self, pod: PodInfo) -> bool:
         """Whether the pod has a node, or the API server does not say so soon."""
-        for attempt in range(_TRIES):
-            try:
-                found = await self._handle.client.get(resources.PODS, pod.name, namespace=pod.namespace)
-                return found.metadata.uid == pod.uid and bool(found.spec.node_name)
-            except NotFound:
-                return False
-            except ApiError:
-                await asyncio.sleep(_PAUSE * 2**attempt)
-        return True
+
+        async def has_node() -> bool:
+            found = await self._handle.client.get(resources.PODS, pod.name, namespace=pod.namespace)
+            return found.metadata.uid == pod.uid and bool(found.spec.node_name)
+
+        return await _persist(has_node, False, True)
 
     def _came_free(self, uids: Iterable[str]) -> None:
         """Claims are no longer being taken back: pods may use them."""
@@ -310,28 +300,18 @@ class ClaimBinding:
         self._handle.announce(ClusterEvent(TAKEN_BACK, Action.UPDATE_OTHER))
 
     async def _take_back(self, pod: PodInfo, claim: model.ResourceClaim) -> None:
-        uid = claim.metadata.uid
-        for attempt in range(_TRIES):
-            try:
-                claim = await self._writer.read(claim)
-                if claim.metadata.uid != uid:
-                    return
-                self._ledger.learn(claim)
-                mine = self._ledger.references.reserved_as(pod, claim)
-                if not mine or (mine != pod.uid and self._ledger.consumers(uid) - {pod.uid, mine}):
-                    return  # other pods of the PodGroup use the claim
-                others = {each.uid for each in claim.status.reserved_for} - {mine}
-                if claim.status.allocation is not None and not others:
-                    self._ledger.learn(await self._writer.deallocate(claim, mine))
-                else:
-                    self._ledger.learn(await self._writer.release(claim, mine))
-                return
-            except NotFound:
-                return
-            except Conflict:
-                continue
-            except ApiError:
-                await asyncio.sleep(_PAUSE * 2**attempt)
+        newest, uid = await self._writer.read(claim), claim.metadata.uid
+        if newest.metadata.uid != uid:
+            return
+        self._ledger.learn(newest)
+        mine = self._ledger.references.reserved_as(pod, newest)
+        if not mine or (mine != pod.uid and self._ledger.consumers(uid) - {pod.uid, mine}):
+            return  # other pods of the PodGroup use the claim
+        others = {each.uid for each in newest.status.reserved_for} - {mine}
+        if newest.status.allocation is not None and not others:
+            self._ledger.learn(await self._writer.deallocate(newest, mine))
+        else:
+            self._ledger.learn(await self._writer.release(newest, mine))
 
     async def deallocate(self, claim: model.ResourceClaim, uids: Iterable[str]) -> None:
         """Take the devices from a claim that nobody uses but perhaps these consumers; not if it has changed."""
@@ -341,6 +321,21 @@ class ClaimBinding:
             return  # it is looked at again when the pod is tried again
         finally:
             self._came_free((claim.metadata.uid,))
+
+
+async def _persist(work: Callable[[], Awaitable[T]], gone: T, late: T) -> T:
+    """The answer of work that is repeated until it succeeds: `gone` if its object is gone, `late` after some tries."""
+    for attempt in range(_TRIES):
+        try:
+            return await work()
+        except NotFound:
+            return gone
+        except Conflict:
+            continue
+        except ApiError:
+            if attempt + 1 < _TRIES:
+                await asyncio.sleep(_PAUSE * 2**attempt)
+    return late
 
 
 def _is_for(node: str, selector: model.NodeSelector) -> bool:

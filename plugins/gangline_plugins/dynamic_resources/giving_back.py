@@ -36,7 +36,7 @@ class GivingBack:
         if self.is_lost(claim):
             return True
         selector = allocation.node_selector
-        return selector is not None and not (node_selection.match_selector(selector, nodes) & nodes.alive).all()
+        return selector is not None and not node_selection.match_selector(selector, nodes)[nodes.alive].all()
 
     def _is_used(self, pod: PodInfo, claim: model.ResourceClaim) -> bool:
         """Whether pods besides this one use a claim."""

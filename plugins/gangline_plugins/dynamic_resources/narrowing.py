@@ -4,35 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from gangline import PodInfo, Rows
 from gangline_plugins.dynamic_resources.claims import Claims
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Narrowing:
+    """The UIDs of claims, those of the members for whom the claims are narrowed, and the nodes."""
+
+    claims: frozenset[str]
+    members: frozenset[str]
+    rows: Rows
+
+
 class Narrowings:
-    """The nodes all of which have to reach the devices of claims, for the members of gangs alone."""
+    """The nodes all of which have to reach the devices of claims, for the members of gangs alone.
+
+    A search that takes long stands aside with its block open, so the blocks of two gangs may end in any order.
+    """
 
     def __init__(self) -> None:
-        self._rows: dict[str, tuple[frozenset[str], Rows]] = {}
-        """By UID of the claim: the UIDs of the members, and the nodes."""
+        self._open: list[_Narrowing] = []
 
     @contextmanager
     def to(self, claims: Claims, members: frozenset[str], rows: Rows) -> Iterator[None]:
         """In this block, claims without devices get for these members only devices that all of these nodes may use."""
-        before = {claim.metadata.uid: self._rows.get(claim.metadata.uid) for claim in claims}
-        self._rows |= dict.fromkeys(before, (members, rows))
+        narrowing = _Narrowing(frozenset(claim.metadata.uid for claim in claims), members, rows)
+        self._open.append(narrowing)
         try:
             yield
         finally:
-            for uid, old in before.items():
-                if old is None:
-                    self._rows.pop(uid, None)
-                else:
-                    self._rows[uid] = old
+            self._open.remove(narrowing)
 
     def of(self, pod: PodInfo, claims: Claims) -> Mapping[int, Rows] | None:
-        """By number of the claim: the nodes that have to reach its devices; None if no claim has such nodes."""
-        if not self._rows:
-            return None
-        known = [(number, self._rows.get(claim.metadata.uid)) for number, claim in enumerate(claims)]
-        return {number: each[1] for number, each in known if each is not None and pod.uid in each[0]} or None
+        """By number of the claim: the nodes that have to reach its devices; None if no claim has such nodes.
+
+        Of several blocks for one claim and member the last one counts.
+        """
+        mine = [each for each in self._open if pod.uid in each.members]
+        numbered = list(enumerate(claims))
+        return {n: each.rows for each in mine for n, claim in numbered if claim.metadata.uid in each.claims} or None

@@ -7,33 +7,25 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from gangline import custom_resources, model
 from gangline.dra.tolerating import NO_EXECUTE
 from gangline.dra.usage import DeviceId
 
 Taints = tuple[model.DeviceTaint, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Tainted:
-    """The devices of a slice that have such taints."""
-
-    pool: tuple[str, str]
-    generation: int
-    devices: dict[DeviceId, Taints]
+Pool = tuple[str, str]
+"""Driver and name."""
 
 
 class TaintedDevices:
     """Follows slices, and knows these devices. Slices of an older generation of their pool do not count."""
 
     def __init__(self) -> None:
-        self._slices: dict[str, _Tainted] = {}
-        """By name of a slice, if a device of it has such a taint."""
+        self._slices: defaultdict[Pool, dict[str, dict[DeviceId, Taints]]] = defaultdict(dict)
+        """By pool and name of a slice, if a device of it has such a taint: these devices."""
         self._number: Counter[DeviceId] = Counter()
         """In how many slices a device has such a taint."""
-        self._generations: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+        self._generations: defaultdict[Pool, dict[str, int]] = defaultdict(dict)
         """By pool and name of a slice."""
         self._listeners: list[Callable[[], None]] = []
 
@@ -43,35 +35,48 @@ class TaintedDevices:
         return lambda: self._listeners.remove(listener)
 
     def slice_changed(self, old: model.ResourceSlice | None, new: model.ResourceSlice | None) -> None:
-        """A slice came (no `old`), changed, or went (no `new`)."""
-        before = self._drop(old) if old is not None else None
-        after = self._put(new) if new is not None else None
-        if before is None and after is None:
-            return
-        if before is None or after is None or before.devices != after.devices or before.pool != after.pool:
+        """A slice came (no `old`), changed, or went (no `new`).
+
+        A slice of another generation may end, or begin, that the other slices of its pool count.
+        """
+        pools = {_pool(each) for each in (old, new) if each is not None}
+        before = {pool: self._counting(pool) for pool in pools}
+        if old is not None:
+            self._drop(old)
+        if new is not None:
+            self._put(new)
+        if any(self._counting(pool) != taints for pool, taints in before.items()):
             for listener in self._listeners:
                 listener()
 
-    def _drop(self, each: model.ResourceSlice) -> _Tainted | None:
-        name, pool = each.metadata.name, (each.spec.driver, each.spec.pool.name)
+    def _drop(self, each: model.ResourceSlice) -> None:
+        name, pool = each.metadata.name, _pool(each)
         self._generations[pool].pop(name, None)
         if not self._generations[pool]:
             del self._generations[pool]
-        found = self._slices.pop(name, None)
-        if found is not None:
-            self._number.subtract(found.devices.keys())
-            self._number += Counter()  # drops those that are 0
-        return found
+        for device in self._slices[pool].pop(name, {}):
+            self._number[device] -= 1
+            if not self._number[device]:
+                del self._number[device]
+        if not self._slices[pool]:
+            del self._slices[pool]
 
-    def _put(self, each: model.ResourceSlice) -> _Tainted | None:
-        name, pool, generation = each.metadata.name, (each.spec.driver, each.spec.pool.name), each.spec.pool.generation
-        self._generations[pool][name] = generation
+    def _put(self, each: model.ResourceSlice) -> None:
+        name, pool = each.metadata.name, _pool(each)
+        self._generations[pool][name] = each.spec.pool.generation
         devices = {(*pool, device.name): taints for device in each.spec.devices if (taints := _ending(device))}
-        if not devices:
-            return None
-        self._number.update(devices.keys())
-        found = self._slices[name] = _Tainted(pool, generation, devices)
-        return found
+        if devices:
+            self._number.update(devices.keys())
+            self._slices[pool][name] = devices
+
+    def _counting(self, pool: Pool) -> dict[DeviceId, Taints]:
+        """The devices of a pool with such taints, in slices of its newest generation."""
+        slices = self._slices.get(pool)
+        if not slices:
+            return {}
+        generations = self._generations[pool]
+        newest = max(generations.values())
+        return {id: taints for name, of in slices.items() if generations[name] == newest for id, taints in of.items()}
 
     def has(self, device: DeviceId) -> bool:
         """Whether a device may have such a taint."""
@@ -79,9 +84,12 @@ class TaintedDevices:
 
     def all(self) -> Iterator[tuple[DeviceId, Taints]]:
         """These devices, and their taints that end pods."""
-        for each in self._slices.values():
-            if each.generation == max(self._generations[each.pool].values()):
-                yield from each.devices.items()
+        for pool in self._slices:
+            yield from self._counting(pool).items()
+
+
+def _pool(each: model.ResourceSlice) -> Pool:
+    return each.spec.driver, each.spec.pool.name
 
 
 def _ending(device: model.Device) -> Taints:

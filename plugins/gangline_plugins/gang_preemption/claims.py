@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import Handle, InvalidObject, PodInfo
+from gangline import DeadlineExceeded, Handle, InvalidObject, PodInfo
 from gangline.dra.live import Asked
 from gangline.dra.supply import Supply
 from gangline_plugins.dynamic_resources.claims import uses_claims
@@ -50,13 +50,19 @@ class ClaimedDevices:
 def claimed_devices(
     handle: Handle, members: Iterable[PodInfo], removable: Sequence[PodInfo], size: int
 ) -> ClaimedDevices | None:
-    """The devices of all nodes; None if none of these pods has claims of its own, or counting could be too low."""
+    """The devices of all nodes; None if none of these pods has claims of its own, or counting could be too low.
+
+    Or if it takes too long to find out which devices the claims mean.
+    """
     claiming = [pod for pod in members if uses_claims(pod.cls)]
     if not claiming:
         return None
     found = ledger(handle)
     kinds = {kind: None for pod in claiming if (kind := _asked(found, pod)) is not None}
-    supply = found.devices.supply(list(kinds), size) if kinds else None
+    try:
+        supply = found.devices.supply(list(kinds), size) if kinds else None
+    except DeadlineExceeded:
+        return None
     return ClaimedDevices(found, supply, kinds, removable) if supply is not None else None
 
 

@@ -3,7 +3,8 @@
 Rules:
 - A lost member is deleted, as kube-controller-manager would do later. Where nothing can run on its node any more, the
   deletion does not wait for the node's word, and the pod is marked as failed, as kube-controller-manager marks the pods
-  of such nodes: a Job with a pod failure policy waits for that. No budget protects it: it does not work.
+  of such nodes: a Job with a pod failure policy waits for that. No budget protects it: it does not work. The API server
+  is asked about the node just before, because the watch may not have told yet that it is back.
 - Pods on spares that are lent to them are preempted.
 - Other members are evicted through the Eviction API, so disruption budgets hold. They go first: as long as lost members
   are there, a scheduler that takes over sees that the gang has lost members, and what is left to do.
@@ -15,7 +16,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterable, Sequence
+from collections.abc import Collection, Container, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from gangline import Conflict, GanglineError, Handle, NotFound, PodInfo, TooMany
 from gangline_plugins.preemption.budgets import Budgets
 from gangline_plugins.preemption.precedence import PREEMPTION
 from gangline_plugins.preemption.removing import Remover, evict_patiently
+from gangline_plugins.recovery.losses import fault_of
 from gangline_plugins.suspension.suspenders import Suspenders
 
 REASON = "GangRecovery"
@@ -60,13 +62,14 @@ class Removing:
     async def carry_out(
         self,
         lost: Sequence[PodInfo],
-        dead: Collection[str],
+        dead: Container[str],
         evicted: Sequence[PodInfo],
         why: str,
         lent: Sequence[PodInfo] = (),
         is_restart: bool = True,
     ) -> None:
-        """Remove pods from lent spares, then evict members, then remove lost ones; nothing can run on `dead` nodes.
+        """Remove pods from lent spares, then evict members, then remove lost ones; nothing can run on `dead` nodes,
+        which is asked when it matters.
 
         A workload that is suspended for it is resumed at once if `is_restart`. Raises Refused and ApiError.
         """
@@ -102,8 +105,24 @@ class Removing:
 
     async def _remove_lost(self, pod: PodInfo, is_dead: bool, why: str, limit: asyncio.Semaphore) -> None:
         failpoint("recovery.before-removal")
+        async with limit:
+            is_dead = is_dead and await self._is_lost(pod.node_name)
         await self._remove(pod, is_dead, REASON, why, limit)
         failpoint("recovery.after-removal")
+
+    async def _is_lost(self, node: str) -> bool:
+        """Whether the API server has the node as lost: the watch may be behind, and the pod run again.
+
+        False if that is not to be known. Then the deletion waits for the node's word, and is looked at again later.
+        """
+        try:
+            live = await self._handle.client.get(resources.NODES, node)
+        except NotFound:
+            return True
+        except GanglineError:
+            return False
+        why, _ = fault_of(live)
+        return bool(why)
 
     async def _evict(self, pod: PodInfo, limit: asyncio.Semaphore) -> None:
         handle, which = self._handle, (pod.namespace, pod.name, pod.uid)

@@ -2,11 +2,13 @@
 
 The condition is written on the object of the group if that is a PodGroup of Kubernetes, the one kind of object to which
 the scheduler writes conditions; else on members that have a node, a bounded number. It becomes False when the recovery
-has ended, however that was. A scheduler that takes over ends what an earlier one has left behind.
+has ended, however that was. What cannot be written for a while is written later, and a scheduler that takes over ends
+what an earlier one has left behind.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from typing import Any
 from gangline import GanglineError, Handle, NotFound, PatchKind, PodGroup, model, resources, rfc3339
 from gangline_plugins.memberships import group_of
 from gangline_plugins.preemption.removing import Remover
+from gangline_plugins.retrying import MAY_PASS
 
 log = logging.getLogger(__name__)
 RECOVERING = "gangline.dev/Recovering"
@@ -22,6 +25,8 @@ RECOVERING = "gangline.dev/Recovering"
 _MOST_PODS = 8
 """At most this many pods of a gang get the condition."""
 _MOST_BYTES = 1024
+_PAUSE = 1.0
+"""Seconds after a write that has failed."""
 _OBJECTS = {
     (each.api_version, each.kind): each for each in (resources.POD_GROUPS_V1BETA1, resources.POD_GROUPS_V1ALPHA2)
 }
@@ -55,6 +60,8 @@ class RecoveryConditions:
         self._told: dict[str, ToldAt] = {}
         """By key of each group: where the condition is True."""
         self._waiting: dict[str, Said] = {}
+        self._failing: set[str] = set()
+        """The groups of which a condition could not be written yet: that is logged once."""
         self._is_writing = False
 
     def find(self) -> None:
@@ -117,12 +124,15 @@ class RecoveryConditions:
         try:
             while self._waiting:
                 key = next(iter(self._waiting))
-                await self._write(self._waiting.pop(key))
+                said = self._waiting.pop(key)
+                if not await self._write(key, said):
+                    self._waiting.setdefault(key, said)
+                    await asyncio.sleep(_PAUSE)
         finally:
             self._is_writing = False
 
-    async def _write(self, said: Said) -> None:
-        """Best effort: what cannot be written is logged."""
+    async def _write(self, key: str, said: Said) -> bool:
+        """Best effort: what cannot be written is logged. Returns whether there is nothing to be tried again."""
         try:
             await self._write_on_object(said)
             for uid in said.where.pods:
@@ -131,9 +141,15 @@ class RecoveryConditions:
                     status = self._status(said, pod.conditions.get(RECOVERING))
                     await self._remover.patch_status(pod, status)
         except NotFound:
-            return
+            pass  # the group is gone
         except GanglineError as error:
-            log.warning("the condition %s of a gang cannot be written: %s", RECOVERING, error)
+            if key not in self._failing:
+                log.warning("the condition %s of a gang cannot be written: %s", RECOVERING, error)
+            if isinstance(error, MAY_PASS):
+                self._failing.add(key)
+                return False
+        self._failing.discard(key)
+        return True
 
     async def _write_on_object(self, said: Said) -> None:
         where, resource = said.where.object, _resource(said.where.object)

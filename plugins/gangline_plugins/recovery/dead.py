@@ -9,7 +9,7 @@ are removed as those of deleted nodes are: marked as failed, and deleted without
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -34,6 +34,24 @@ def with_silent(losses: Mapping[str, Loss], now: float, after: float) -> Mapping
         else replace(loss, why=f"{loss.why} {why}", is_dead=True)
         for name, loss in losses.items()
     }
+
+
+class StillDead(Container[str]):
+    """Those of some nodes, given by name, that are dead at the moment when that is asked.
+
+    A recovery takes minutes where budgets hold up evictions. A node that has come back meanwhile may run its pods.
+    """
+
+    def __init__(self, nodes: Collection[str], losses: Callable[[], Mapping[str, Loss]]) -> None:
+        """`losses` gives the lost nodes by name."""
+        self._nodes = nodes
+        self._losses = losses
+
+    def __contains__(self, node: object) -> bool:
+        if node not in self._nodes:
+            return False
+        loss = self._losses().get(str(node))
+        return loss is not None and loss.is_dead
 
 
 class Forcing:

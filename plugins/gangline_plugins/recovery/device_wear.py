@@ -40,7 +40,9 @@ class DeviceWear:
         if not self._half_life or before == ill:
             return
         if node not in self._nodes and len(self._nodes) >= _MOST:
-            del self._nodes[next(iter(self._nodes))]
+            oldest = next(iter(self._nodes))
+            self._nodes[oldest] = {}
+            self._avoid(oldest, now)
         devices = self._nodes.setdefault(node, {})
         for id in ill - before:
             devices[id] = self._left(*devices.get(id, (0.0, now)), now) + 1.0, math.inf

@@ -63,7 +63,7 @@ class NodeHealth:
             self._there.add(name)
             self._wear.rows_changed()
         self._all = None  # labels say in which domains the node is
-        why, is_dead = _fault(node)
+        why, is_dead = fault_of(node)
         before = self._losses.get(name)
         self._count(node, bool(why), now)
         if not why:
@@ -155,7 +155,7 @@ class NodeHealth:
         return unready > 1 and unready > most * (len(self._there) - certain)
 
 
-def _fault(node: model.Node) -> tuple[str, bool]:
+def fault_of(node: model.Node) -> tuple[str, bool]:
     """Why a node is lost, "" if it is not, and whether nothing can run there any more."""
     name = node.metadata.name
     if any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints):

@@ -53,7 +53,7 @@ from gangline_plugins.recovery.spares import Spares
 from gangline_plugins.recovery.under_way import HAVE_LEFT, UnderWay
 from gangline_plugins.recovery.wear import NodeWear
 
-_STARTS_ANEW = "the gang starts anew, and waits until its old members have left"
+_WAITS = "the gang recovers, and waits until the members that are replaced have left"
 
 
 class Recovery:
@@ -91,9 +91,9 @@ class Recovery:
 
     @hookimpl
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        """Hold the members of a gang that starts anew until the old ones have left; they would go beside them."""
+        """Hold the new members of a gang that recovers until the old ones have left; they would go beside them."""
         key, lost = (key_of(self._handle, pod) if self._under_way.recovering else ""), self._rounds.health.all
-        return unschedulable(_STARTS_ANEW) if key and self._under_way.are_leaving(key, lost) else None
+        return unschedulable(_WAITS) if key and self._under_way.are_leaving(key, lost) else None
 
     @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | None:

@@ -26,7 +26,7 @@ from gangline_plugins.memberships import key_of
 from gangline_plugins.preemption.helping import is_helped
 from gangline_plugins.recovery.arguments import RecoveryArgs
 from gangline_plugins.recovery.carrying_out import Removing
-from gangline_plugins.recovery.dead import Forcing, with_silent
+from gangline_plugins.recovery.dead import Forcing, StillDead, with_silent
 from gangline_plugins.recovery.device_losses import DeviceHealth
 from gangline_plugins.recovery.device_wear import DeviceWear
 from gangline_plugins.recovery.down import DownDomains
@@ -36,7 +36,7 @@ from gangline_plugins.recovery.planning import Places, RecoveryPlan, find_recove
 from gangline_plugins.recovery.policies import RecoveryPolicy, policy_of
 from gangline_plugins.recovery.spares import Spares
 from gangline_plugins.recovery.telling import RecoveryEnd, RecoveryNotices
-from gangline_plugins.recovery.under_way import HAVE_LEFT, LONGEST_PAUSE, Recovering, Stranded, UnderWay
+from gangline_plugins.recovery.under_way import LONGEST_PAUSE, Recovering, Stranded, UnderWay
 from gangline_plugins.recovery.wear import NodeWear
 
 log = logging.getLogger(__name__)
@@ -123,6 +123,7 @@ class RecoveryRounds:
         """A pod of a group is bound: if nobody else is to come, the group has recovered."""
         found = self._under_way.arrived(key, pod)
         if found is not None:
+            self._changed.set()
             seconds = self._handle.clock.monotonic() - found.since
             note = f"all lost members have nodes again, after {seconds:.1f} s"
             self._notices.ended(found.group, [pod], RecoveryEnd.RECOVERED, note, seconds)
@@ -163,7 +164,7 @@ class RecoveryRounds:
         self.health.look()
         on_nodes = pods_on(self._handle, self._seen())
         self._lost = [*on_nodes, *self._devices.losses(now)]
-        self._let_go()
+        self._forcing.look(self._lost)
         due = [(pod, loss) for pod, loss in self._lost if now >= loss.due]
         found = [each for each in affected(self._handle, due) if self._is_to_recover(each, now)]
         steps = [(_case_of(each), partial(self._recover, each, now)) for each in found]
@@ -173,6 +174,7 @@ class RecoveryRounds:
                 case = _Case(stranded.group, stranded.since, (), (), "there is no room beside the other members")
                 steps.append((case, partial(self._try_again, case)))
         self._is_cut_short = self._plan(steps, now)
+        self._under_way.announce(self.health.all)  # now that it is known who recovers anew
         if self._notices.conditions.any:
             with_lost = {key_of(self._handle, pod) for pod, _ in self._lost}
             self._notices.conditions.settle(with_lost.union(self._under_way.recovering, self._under_way.stranded))
@@ -203,13 +205,6 @@ class RecoveryRounds:
                 self._wait(case, f"{case.why}; {error}", now)
         return False
 
-    def _let_go(self) -> None:
-        """Members that are being removed are on lost nodes: nobody waits for them, nor for a dead node's word."""
-        self._forcing.look(self._lost)
-        held = self._under_way.held()
-        if not all(self._under_way.are_leaving(key, self.health.all) for key in held):
-            self._handle.announce(HAVE_LEFT)
-
     def _seen(self) -> Mapping[str, Loss]:
         """The lost nodes, within the grace too; without those that are not ready if that is so of most."""
         is_blind = self.health.is_blind(self._args.most_lost_fraction)
@@ -219,10 +214,17 @@ class RecoveryRounds:
             log.info("recovery of gangs: most nodes are ready again; the others have as much grace as if lost now")
             self.health.begin_anew()
         self._is_blind = is_blind
+        return self._credible()
+
+    def _credible(self) -> Mapping[str, Loss]:
+        """The lost nodes as `_seen` has judged them last, and as they are now."""
         losses = self.health.all
-        if is_blind:
+        if self._is_blind:
             return {name: loss for name, loss in losses.items() if loss.is_certain}
         return with_silent(losses, self._handle.clock.monotonic(), self._args.dead_after_seconds)
+
+    def _still(self, dead: Collection[str]) -> StillDead:
+        return StillDead(dead, self._credible)
 
     def _is_to_recover(self, each: Affected, now: float) -> bool:
         under_way = self._under_way.recovering.get(each.group.key)
@@ -310,7 +312,7 @@ class RecoveryRounds:
     async def _carry_out(self, found: Recovering, plan: RecoveryPlan, dead: Collection[str], note: str) -> None:
         group, clock = found.group, self._handle.clock
         try:
-            await self._removing.carry_out(plan.lost, dead, plan.evicted, note, plan.lent)
+            await self._removing.carry_out(plan.lost, self._still(dead), plan.evicted, note, plan.lent)
         except GanglineError as error:
             if self._under_way.is_current(found):
                 self._under_way.end(group.key)
@@ -356,7 +358,7 @@ class RecoveryRounds:
     async def _release(self, stranded: Stranded, case: _Case, others: Sequence[PodInfo], note: str) -> None:
         """Evict the other members; if that fails, it is tried again as a plan would be."""
         try:
-            await self._removing.carry_out(case.lost, case.dead, others, note, is_restart=False)
+            await self._removing.carry_out(case.lost, self._still(case.dead), others, note, is_restart=False)
             stranded.since, stranded.is_told, stranded.is_release_told = self._handle.clock.monotonic(), False, False
         except GanglineError as error:
             log.error("gang %s/%s: %s", case.group.namespace, case.group.name, error)

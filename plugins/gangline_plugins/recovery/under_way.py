@@ -94,9 +94,12 @@ class UnderWay:
     """Seconds for which room is kept although attempts to place the members fail."""
     recovering: dict[str, Recovering] = field(default_factory=dict)
     stranded: dict[str, Stranded] = field(default_factory=dict)
+    _held_no_more: bool = False
+    """Whether a recovery has ended for which new members had to wait, and that is still to be announced."""
 
     def begin(self, group: PodGroup, plan: RecoveryPlan, since: float) -> Recovering:
         """Keep the room of a plan until its end, or for as long as `are_removed` says."""
+        self.end(group.key)
         pods = [*plan.lost, *plan.evicted]
         first = (pods or [pod for pod, _ in plan.places])[0]
         removed = frozenset(pod.uid for pod in pods)
@@ -129,21 +132,24 @@ class UnderWay:
         found = self.recovering.get(key)
         if found is None or found.coming.pop(pod.uid, None) is None or found.places or found.coming:
             return None
-        return self.recovering.pop(key)
+        del self.recovering[key]
+        self._held_no_more |= found.is_held
+        return found
 
     def end(self, key: str) -> None:
-        """Give the room of a group up."""
-        found = self.recovering.pop(key, None)
+        """Give the room of a group up. `announce` has to follow when it is known whether it recovers anew."""
+        found = self.recovering.get(key)
         if found is not None:
-            self.handle.expect(key, ())
-            if found.is_held:
-                self.handle.announce(HAVE_LEFT)
+            self.handle.expect(key, ())  # others are looked at because of that, and its own new members still wait
+            del self.recovering[key]
+            self._held_no_more |= found.is_held
 
     def end_all(self) -> None:
         """Give all room up."""
         for key in list(self.recovering):
             self.end(key)
         self.stranded.clear()
+        self.announce(())
 
     def late(self, now: float) -> list[Recovering]:
         """The recoveries that have taken too long."""
@@ -183,9 +189,12 @@ class UnderWay:
         )
         return found.is_held
 
-    def held(self) -> list[str]:
-        """The keys of the groups that were last seen to wait until their members have left."""
-        return [key for key, each in self.recovering.items() if each.is_held]
+    def announce(self, lost: Container[str]) -> None:
+        """Have new members looked at again that had to wait for old ones, if some do not have to any more."""
+        held = [key for key, each in self.recovering.items() if each.is_held]
+        if self._held_no_more or not all(self.are_leaving(key, lost) for key in held):
+            self._held_no_more = False
+            self.handle.announce(HAVE_LEFT)
 
     def await_room(self, group: PodGroup, now: float, pause: float) -> None:
         """A group that runs in part has no place for the rest; it is tried again in `pause` seconds at the latest."""

@@ -15,8 +15,9 @@ from gangline.kube.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SL
 from gangline.profile.assembly import judging_runtimes
 from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
-from gangline.testing import cluster, make_node, make_pod
+from gangline.testing import FakeHandle, cluster, make_node, make_pod
 from gangline_plugins.anti_fragmentation.arguments import PRODUCT
+from gangline_plugins.anti_fragmentation.offered import OfferedGpus
 
 GPUS = 8
 MODELS = ("A100", "H100")
@@ -127,3 +128,15 @@ def test_gpus_that_are_given_back_count_again() -> None:
 
     assert between != before
     assert scores(runtime, claiming(cache, "q", 1)) == before
+
+
+@pytest.mark.parametrize(("seconds", "wanted"), [(10.0, (2, 1000)), (0.0, (0, 0))], ids=["enough", "none"])
+def test_a_pod_whose_selectors_take_longer_than_there_is_time_counts_as_one_without_gpus(
+    seconds: float, wanted: tuple[int, int]
+) -> None:
+    cache = offering(1)
+    selector = model.DeviceSelector(model.CelDeviceSelector('device.driver == "gpu.example.com"'))
+    cache.store(DEVICE_CLASSES).upsert(model.DeviceClass(model.ObjectMeta("gpu"), model.DeviceClassSpec([selector])))
+    handle = FakeHandle(cache)
+
+    assert OfferedGpus(handle, seconds).wanted(claiming(cache, "p", 2)) == wanted

@@ -212,3 +212,19 @@ def test_what_was_written_for_a_pod_that_cannot_be_bound_is_taken_back() -> None
     cluster.play(story, FailsToBind(cluster.simulated.server))
     assert len(cluster.given()) == 1
     cluster.check()
+
+
+def test_a_claim_whose_devices_all_nodes_can_use_keeps_them_also_after_a_node_is_gone() -> None:
+    cluster = Cluster(a=1, b=1)
+
+    async def story() -> None:
+        cluster.claim("c", allocated_on="b")
+        await cluster.settle()
+        cluster.simulated.server.delete(NODES, "a")
+        await cluster.settle()
+        cluster.pod("large", claim="c", cpu=1000)
+        await cluster.told("large", "Insufficient cpu")
+        await cluster.settle()
+
+    cluster.play(story)
+    assert cluster.given() == [("b", "gpu-0")]

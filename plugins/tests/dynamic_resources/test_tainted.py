@@ -53,3 +53,17 @@ def test_slices_of_an_older_generation_of_their_pool_do_not_count() -> None:
     assert not list(tainted.all())
     tainted.slice_changed(new, None)
     assert len(list(tainted.all())) == 1
+
+
+def test_a_slice_of_another_generation_tells_what_begins_or_ends_to_count_in_the_others() -> None:
+    tainted, told = TaintedDevices(), []
+    ill, ill_again = make_slice("ill", 1, gpu0=[BROKEN]), make_slice("ill", 2, gpu0=[BROKEN])
+    well, well_again = make_slice("well", 1, gpu1=[]), make_slice("well", 2, gpu1=[])
+    tainted.slice_changed(None, ill)
+    tainted.slice_changed(None, well)
+    tainted.follow(lambda: told.append(len(list(tainted.all()))))
+
+    tainted.slice_changed(well, well_again)
+    tainted.slice_changed(ill, ill_again)
+
+    assert told == [0, 1]

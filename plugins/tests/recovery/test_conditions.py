@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from framework.tests.gang_cluster import ONE_LEAF
 
 from gangline import model
-from gangline.kube.resources import POD_GROUPS_V1BETA1, PODS
+from gangline.errors import Unavailable
+from gangline.kube.resources import POD_GROUPS_V1BETA1, PODS, Resource
 from gangline.testing import make_pod
 from gangline_plugins.recovery.conditions import RECOVERING
 
@@ -66,6 +68,31 @@ def test_the_object_of_the_group_says_that_it_waits_and_when_the_others_are_rele
         assert "it is tried again within 30 s; the other members are released in 90 s" in message
         cluster.fail("l0-n2", status="True")
         await cluster.until(lambda: [each[0] for each in cluster.of_group()] == ["False"], 45.0)
+
+    cluster.play(story)
+
+
+def test_a_condition_that_cannot_be_written_for_a_while_is_written_later() -> None:
+    is_out = False
+
+    def refuse(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        refused = is_out and verb == "patch" and resource is POD_GROUPS_V1BETA1
+        return Unavailable(503, "ServiceUnavailable", "no") if refused else None
+
+    cluster = Stories(leaves=1, faults=refuse)
+
+    async def story() -> None:
+        nonlocal is_out
+        cluster.add_upstream(4)
+        await cluster.runs("train", 4)
+        cluster.fail("l0-n2")
+        await cluster.until(lambda: bool(cluster.of_group()), SOON)
+        is_out = True
+        cluster.fail("l0-n2", status="True")
+        await asyncio.sleep(60.0)
+        assert [each[0] for each in cluster.of_group()] == ["True"]
+        is_out = False
+        await cluster.until(lambda: [each[0] for each in cluster.of_group()] == ["False"], SOON)
 
     cluster.play(story)
 

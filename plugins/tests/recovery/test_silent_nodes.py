@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from framework.tests.gang_cluster import ONE_LEAF
 from framework.tests.gangs import GROUP
 
-from gangline.kube.resources import PODS
+from gangline.errors import TooManyRequests
+from gangline.kube.resources import NODES, PODS, Resource
 
 from .recovery_cases import LossStory, gpu_container
 
@@ -80,6 +82,56 @@ def test_a_node_that_comes_back_before_it_counts_as_dead_is_believed() -> None:
         await cluster.runs("train", 3)
         await asyncio.sleep(60.0)
         assert not cluster.told_as("GangMemberForced")
+
+    cluster.play(story)
+
+
+def test_a_member_whose_node_comes_back_while_others_cannot_be_evicted_is_not_forced() -> None:
+    waits = True
+
+    def refuse(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        return TooManyRequests(429, "TooManyRequests", "later", 1.0) if verb == "evict" and waits else None
+
+    cluster = LossStory(faults=refuse, deadAfterSeconds=5)
+
+    async def story() -> None:
+        nonlocal waits
+        cluster.add_job("train", 3, {**ONE_LEAF, "gangline.dev/recovery": "restart"})
+        await cluster.runs("train", 3)
+        (held, lost), *_ = cluster.bound("train").items()
+        cluster.hold(held, "example.com/held")
+        cluster.fail(lost)
+        await cluster.told("so it counts as dead", SOON)
+        cluster.fail(lost, status="True")
+        await asyncio.sleep(5.0)
+        waits = False
+        await cluster.until(lambda: bool(cluster.get(PODS, held, "default").metadata.deletion_timestamp), SOON)
+        assert cluster.get(PODS, held, "default").status.phase != "Failed"
+
+    cluster.play(story)
+
+
+def test_a_member_is_not_forced_where_the_api_server_has_the_node_as_ready_and_the_watch_has_not_told_yet() -> None:
+    asked = []
+
+    def comes_back(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        if verb == "get" and resource is NODES:
+            asked.append(name)
+            cluster.fail(name, status="True")
+        return None
+
+    cluster = LossStory(faults=comes_back, deadAfterSeconds=5)
+
+    async def story() -> None:
+        cluster.add_job("train", 3, ONE_LEAF)
+        await cluster.runs("train", 3)
+        (held, lost), *_ = cluster.bound("train").items()
+        cluster.hold(held, "example.com/held")
+        cluster.fail(lost)
+        await cluster.until(lambda: bool(asked), SOON)
+        await cluster.until(lambda: bool(cluster.get(PODS, held, "default").metadata.deletion_timestamp), SOON)
+        assert asked[0] == lost
+        assert cluster.get(PODS, held, "default").status.phase != "Failed"
 
     cluster.play(story)
 

@@ -112,6 +112,17 @@ def test_a_gpu_that_is_well_again_is_avoided_for_longer_the_more_often_it_failed
     assert node.avoided == 1 << 7
 
 
+def test_a_node_that_is_forgotten_because_there_are_too_many_has_no_gpus_that_are_avoided() -> None:
+    handle = FakeHandle(cluster([make_node("a")]))
+    node, wear = device_table(handle.state).node_at(0), DeviceWear(handle, 100.0)
+
+    for name in ("a", *(f"other-{number}" for number in range(4095))):
+        wear.told(name, NONE, frozenset({3}), 0.0)
+    assert node.avoided == 1 << 3
+    wear.told("one-more", NONE, frozenset({3}), 0.0)
+    assert node.avoided == 0
+
+
 def small(cluster: LossStory, name: str) -> None:
     """A pod that wants one GPU."""
     containers = [{"name": "main", "image": "main:1", "resources": {"limits": {"nvidia.com/gpu": 1}}}]
