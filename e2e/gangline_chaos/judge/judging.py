@@ -24,6 +24,10 @@ SETTLED_S = 100.0
 """Seconds in which locks and annotations come to agree, and pods that have room are bound. A lock of a dead leader is
 freed a minute after the next one leads, at the next sweep, which is every 30 s.
 """
+ABANDONED_S = 360.0
+"""Seconds in which a lock of a waiting pod is freed that does not say who wrote it: five minutes, and two sweeps."""
+LIMITS = {"gang in part": IN_PART_S, "lock of nobody": ABANDONED_S}
+"""By rule, where it is not SETTLED_S: how long it may be broken while no fault is active."""
 UNELECTED = frozenset(
     ("device given twice", "bound twice", "devices changed", "wrong number of devices", "ended by itself")
 )
@@ -168,12 +172,13 @@ class Judge:
                 partly |= rules.gang_in_part(self.world, gang)
             self._look_lasting("gang in part", partly, now)
             self._look_lasting("locks differ", rules.locks_that_differ(self.world), now)
+            self._look_lasting("lock of nobody", rules.locks_nobody_wrote(self.world), now)
             self._look_lasting("devices missing", rules.devices_missing(self.world), now)
             self._look_lasting("waits for long", rules.left_waiting(self.world), now)
         if self._active:
             return
         for (rule, subject), since in self._since.items():
-            limit = IN_PART_S if rule == "gang in part" else SETTLED_S
+            limit = LIMITS.get(rule, SETTLED_S)
             lasted = now - max(since, self._calm_since)
             if lasted > limit and (rule, subject) not in self._broken:
                 text = f"for {lasted:.0f} s"

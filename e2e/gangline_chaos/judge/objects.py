@@ -133,6 +133,16 @@ def node_of(found: Object) -> Node:
     return Node(metadata["name"], metadata.get("labels", {}), has, is_open, ready == "True")
 
 
+def names_no_writer(found: Object) -> bool:
+    """Whether the list of holders of a device's lease is missing or cannot be read: nobody knows who wrote it."""
+    notes = found["metadata"].get("annotations", {})
+    try:
+        json.loads(notes.get(HOLDERS, ""))
+    except ValueError:
+        return LEASE_NODE in notes
+    return False
+
+
 def locks_of(found: Object) -> frozenset[tuple[Device, str]]:
     """The devices that a lease locks, each with the UID of the pod for which it is; none for other leases.
 

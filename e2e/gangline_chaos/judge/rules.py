@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from decimal import Decimal
 
-from gangline_chaos.judge.objects import COUNTED, WHOLE, Pod
+from gangline_chaos.judge.objects import COUNTED, WHOLE, Device, Pod
 from gangline_chaos.judge.world import World
 
 Broken = dict[str, str]
@@ -95,8 +95,11 @@ def gang_in_part(world: World, gang: str) -> Broken:
 
 
 def locks_that_differ(world: World) -> Broken:
-    """Locks are for the devices that the annotations of live bound pods name, no more and no fewer."""
-    locked = {each for found in world.locks.values() for each in found}
+    """Locks are for the devices that the annotations of live bound pods name, no more and no fewer.
+
+    Without those of `locks_nobody_wrote`, for which there is more time.
+    """
+    locked = {each for found in world.locks.values() for each in found} - _nobody_wrote(world)
     held = {
         ((pod.node, id), pod.uid): pod.name for pod in world.pods.values() if pod.is_live for id in pod.devices or ()
     }
@@ -108,6 +111,19 @@ def locks_that_differ(world: World) -> Broken:
     for (node, id), uid in locked - held.keys():
         found[f"GPU {id} of {node}, {uid}"] = f"it is locked for pod {names.get(uid, 'that is gone')}, which has it not"
     return found
+
+
+def locks_nobody_wrote(world: World) -> Broken:
+    """Locks of waiting pods that do not say who wrote them: a scheduler without an election may be about to bind."""
+    return {f"GPU {id} of {node}, {uid}": "a waiting pod's lock" for (node, id), uid in _nobody_wrote(world)}
+
+
+def _nobody_wrote(world: World) -> set[tuple[Device, str]]:
+    if not world.damaged:
+        return set()
+    waiting = {pod.uid for pod in world.pods.values() if not pod.node}
+    found = {each for key in world.damaged for each in world.locks.get(key, ())}
+    return {each for each in found if each[1] in waiting}
 
 
 def devices_missing(world: World) -> Broken:

@@ -7,7 +7,18 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from gangline_chaos.judge.history import Change
-from gangline_chaos.judge.objects import GPU, Claim, Device, Node, Pod, claim_of, locks_of, node_of, pod_of
+from gangline_chaos.judge.objects import (
+    GPU,
+    Claim,
+    Device,
+    Node,
+    Pod,
+    claim_of,
+    locks_of,
+    names_no_writer,
+    node_of,
+    pod_of,
+)
 
 PODS, NODES, LEASES = "/registry/pods/", "/registry/minions/", "/registry/leases/"
 CLAIMS, REPORTS = "/registry/resourceclaims/", "/registry/gpu.scheduling/gpunodestatuses/"
@@ -21,6 +32,8 @@ class World:
         """By key; likewise the others."""
         self.claims: dict[str, Claim] = {}
         self.locks: dict[str, frozenset[tuple[Device, str]]] = {}
+        self.damaged: set[str] = set()
+        """The keys of the locks that do not say who wrote them."""
         self.nodes: dict[str, Node] = {}
         """By name. A node that was deleted stays, as it was: pods are on it still."""
         self.present: set[str] = set()
@@ -44,6 +57,10 @@ class World:
             self.locks[key] = locks_of(found) if found is not None else frozenset()
             if not self.locks[key]:
                 del self.locks[key]
+            if found is not None and names_no_writer(found):
+                self.damaged.add(key)
+            else:
+                self.damaged.discard(key)
         elif key.startswith(CLAIMS):
             if found is None:
                 self.claims.pop(key, None)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gangline_chaos.judge.history import Change, Entry, HistoryFile, Mark, read
-from gangline_chaos.judge.judging import IN_PART_S, SETTLED_S, Judge, judge
+from gangline_chaos.judge.judging import ABANDONED_S, IN_PART_S, SETTLED_S, Judge, judge
 from gangline_chaos.judge.objects import ALLOCATED, GANG, HOLDERS, LEASE_NODE, LEAST, SHARE, WITHIN, quantity
 
 LEAF = "example.com/leaf"
@@ -128,6 +128,9 @@ KEPT: dict[str, Callable[[Told], Told]] = {
     "a lock whose list of holders is damaged": lambda h: (
         h.lock("a", 0, "uid-p", listed="{").pod("p", "a", "0").wait(2 * SETTLED_S)
     ),
+    "a lock of a waiting pod whose list of holders is damaged": lambda h: (
+        h.pod("p", gpus=9).lock("a", 0, "uid-p", listed="{").wait(2 * SETTLED_S).mark("quiet", "")
+    ),
     "pods wait while no node is open": lambda h: (
         [h.node(name, unschedulable=True) for name in "ab"][-1]
         .node("c", taints=[{"key": "k", "effect": "NoSchedule"}])
@@ -199,6 +202,10 @@ BROKEN: dict[str, tuple[str, Callable[[Told], Told]]] = {
         "locks differ",
         lambda h: h.pod("p", "a", "0").lock("a", 0, "uid-p", "uid-q").wait(SETTLED_S + 5),
     ),
+    "a lock of a waiting pod that nobody frees": (
+        "lock of nobody",
+        lambda h: h.pod("p", gpus=9).lock("a", 0, "uid-p", listed="{").wait(ABANDONED_S + 5),
+    ),
     "no devices": ("devices missing", lambda h: h.pod("p", "a").wait(SETTLED_S + 5)),
     "a pod that waits for long": ("waits for long", lambda h: h.pod("p").wait(SETTLED_S + 5)),
     "a lock at the end": ("locks differ at the end", lambda h: h.lock("a", 0, "uid-p").wait(15).mark("quiet", "")),
@@ -229,7 +236,7 @@ def test_each_rule_that_can_be_reported_has_a_history_that_breaks_it() -> None:
     source = "".join(path.read_text() for path in Path(judge.__code__.co_filename).parent.glob("*.py"))
 
     assert all(f'"{rule}' in source for rule, _ in BROKEN.values())
-    assert len({rule for rule, _ in BROKEN.values()}) == 16
+    assert len({rule for rule, _ in BROKEN.values()}) == 17
 
 
 def test_without_an_election_only_what_leases_of_devices_prevent_is_a_violation() -> None:
