@@ -24,6 +24,8 @@ TIMEOUT_S = 30.0
 """After which the client gives a request up."""
 STUCK_S = 55.0
 """For which a request may be on its way: an API server gives up after a minute."""
+HEALED_S = 1.0
+"""Within which a stream goes on after its wire is healed."""
 LATENCY = {
     verb: seconds
     for seconds, verbs in (
@@ -116,10 +118,12 @@ class FatefulClient(SimulatedClient):
         stream: Any = super().watch(resource, **selected)
         async with aclosing(stream) as events:
             async for event in events:
+                was_cut = False
                 while left := self._wire.left:
-                    await asyncio.sleep(left)
-                    if not self._wire.delivers:
-                        return
+                    was_cut = True
+                    await asyncio.sleep(min(left, HEALED_S))  # it may be healed before its time
+                if was_cut and not self._wire.delivers:
+                    return
                 yield event
 
     async def _call(self, verb: str, resource: Resource[Any], name: str, act: Callable[[], Answer]) -> Answer:
