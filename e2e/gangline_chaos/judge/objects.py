@@ -136,11 +136,7 @@ def node_of(found: Object) -> Node:
 def names_no_writer(found: Object) -> bool:
     """Whether the list of holders of a device's lease is missing or cannot be read: nobody knows who wrote it."""
     notes = found["metadata"].get("annotations", {})
-    try:
-        json.loads(notes.get(HOLDERS, ""))
-    except ValueError:
-        return LEASE_NODE in notes
-    return False
+    return LEASE_NODE in notes and _holders(notes) is None
 
 
 def locks_of(found: Object) -> frozenset[tuple[Device, str]]:
@@ -152,12 +148,20 @@ def locks_of(found: Object) -> frozenset[tuple[Device, str]]:
     if LEASE_NODE not in notes:
         return frozenset()
     node = notes[LEASE_NODE]
-    try:
-        holders: dict[str, Any] = json.loads(notes.get(HOLDERS, ""))
-    except ValueError:
+    holders = _holders(notes)
+    if holders is None:
         id, holder = found["metadata"]["name"].rpartition("-")[2], found.get("spec", {}).get("holderIdentity")
         return frozenset([((node, int(id)), holder)]) if holder and id.isdecimal() else frozenset()
     return frozenset(((node, id), holder.partition("/")[0]) for holder, hold in holders.items() for id in hold["ids"])
+
+
+def _holders(notes: Mapping[str, str]) -> dict[str, Any] | None:
+    """The list of holders in the annotations of a lease; None if it is missing or cannot be read."""
+    try:
+        found: dict[str, Any] = json.loads(notes.get(HOLDERS, ""))
+    except ValueError:
+        return None
+    return found
 
 
 def claim_of(key: str, found: Object) -> Claim:
