@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup run test fuzz chaos chaos-long e2e e2e-large control-plane lint docs lock image image-check bench clean
+.PHONY: help setup run demo test fuzz chaos chaos-long e2e e2e-large control-plane lint docs docs-serve lock image image-check bench bench-check bench-bars clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -26,6 +26,9 @@ $(STAMP): pyproject.toml requirements/dev.txt requirements/uv.txt
 
 run: setup ## schedule the quick-start workload on the embedded simulator
 	$(BIN)/gangline simulate examples/quickstart
+
+demo: setup ## schedule a workload on 32 simulated nodes, and show them live in a browser
+	$(BIN)/gangline simulate examples/topology/cluster --config examples/topology/profile.yaml --ui
 
 test: setup ## unit tests, or those of a room of the framework: ROOM=queueing
 	PYTHONHASHSEED=0 $(BIN)/pytest $(if $(ROOM),framework/tests/$(ROOM),-n auto --dist worksteal)
@@ -62,6 +65,9 @@ docs: setup ## build the documentation as a site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "site/index.html"
 
+docs-serve: setup ## the documentation at http://127.0.0.1:8000 (PORT=), built again when a page changes
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:$(or $(PORT),8000)
+
 image-check: setup ## build and run what the container image holds, without Docker
 	$(BIN)/python charts/image/image_check.py
 
@@ -77,6 +83,12 @@ lock: setup ## lock the packages named in pyproject.toml: for developers, for th
 bench: setup control-plane ## the benchmarks: cycles per second, and side by side with kube-scheduler
 	$(BIN)/python benchmarks/cycle.py
 	$(BIN)/python benchmarks/vs_kube_scheduler.py
+
+bench-check: setup ## fail if Gangline has become more than a tenth more expensive than benchmarks/bars.json says; half a minute
+	$(BIN)/python benchmarks/bench_check.py
+
+bench-bars: setup ## take what Gangline costs now as the new bars
+	$(BIN)/python benchmarks/bench_check.py --renew
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache site dist

@@ -36,6 +36,13 @@ def _installed_plugins() -> Iterator[None]:
         yield
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many workers again as there are cores for `-n auto`, because some tests wait for a process or a time."""
+    cores = len(os.sched_getaffinity(0))
+    return cores + cores // 2
+
+
 def pytest_collection_finish() -> None:
     """What the thousands of collected tests consist of stays: no collection of garbage need walk it."""
     gc.collect()

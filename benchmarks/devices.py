@@ -166,7 +166,7 @@ class Case:
     claims: Callable[[int], Iterator[GpuClaimSpec]]
     shared: bool = False
     share: int = 1
-    """Of how many cycles one is run."""
+    """One of so many cycles is run; 1 for all."""
     skip: int = 20
     has_bar: bool = True
 
@@ -186,13 +186,15 @@ CASES = (
 @click.command()
 @click.option("--nodes", default=5000, show_default=True)
 @click.option("--cycles", default=1000, show_default=True)
-@click.option("--runs", default=3, show_default=True, help="All alike; for each claim the shortest time counts.")
+@click.option(
+    "--runs", default=3, show_default=True, help="How often all is run; for each claim the shortest time counts."
+)
 def main(nodes: int, cycles: int, runs: int) -> None:
     """Measure and print."""
     table = Table("claim", "mean ms", "median ms", "p99 ms", f"bar {BAR} ms", box=None)
     for case in CASES:
         measured = [measure(nodes, case.claims(cycles // case.share), case.shared)[case.skip :] for _ in range(runs)]
-        times = sorted(map(min, zip(*measured, strict=True)))  # else what other processes take is counted too
+        times = sorted(map(min, zip(*measured, strict=True)))  # the shortest times, which other processes disturb least
         figures = (fmean(times), median(times), times[int(len(times) * 0.99)])
         verdict = "" if not case.has_bar else "met" if figures[0] < BAR else "missed"
         table.add_row(case.name, *(f"{figure:.3f}" for figure in figures), verdict)

@@ -31,7 +31,12 @@ DEFAULT = ("Random", "FirstFit", "BestFit", "MostAllocated", "GpuPacking", "FGD"
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--variant", "variants", multiple=True, default=("default",), show_default=True)
 @click.option("--seeds", default="42,43,44", show_default=True)
-@click.option("--policies", default=",".join(DEFAULT), show_default=True, help=f"Of {', '.join(POLICIES)}.")
+@click.option(
+    "--policies",
+    default=",".join(DEFAULT),
+    show_default=True,
+    help=f"Policies to compare, separated by commas: {', '.join(POLICIES)}.",
+)
 @click.option("--svg", type=click.Path(path_type=Path), help="Folder to write a chart of each variant to.")
 def main(folder: Path, variants: Sequence[str], seeds: str, policies: str, svg: Path | None) -> None:
     """Replay and print."""

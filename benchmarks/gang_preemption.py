@@ -43,7 +43,7 @@ GROUP, REQUIRED = "scheduling.x-k8s.io/pod-group", "gangline.dev/topology-requir
 
 
 class Deciding(GangPreemption):
-    """Decides, keeps the plan and how long it took, and evicts nobody."""
+    """GangPreemption that only decides: it keeps the plan and the time that it took, and evicts nobody."""
 
     plan: EvictionPlan | Status
     milliseconds = 0.0
@@ -66,7 +66,7 @@ class Case:
     level: str = ""
     priority: int = 10
     gpus: int = 8
-    """Of each member."""
+    """The GPUs of each member."""
 
 
 CASES = (

@@ -1,11 +1,13 @@
 """Milliseconds for one decision on a whole gang, without an API server: placements, filling, reserve, permit, assume.
 
     python benchmarks/gangs.py [--nodes 5000 --nodes 20000] [--members 16 --members 128 --members 1000] [--runs 5]
+                                [--reports]
 
 Each member takes a node with 8 GPUs. Racks have 25 nodes, blocks 10 racks, zones 10 blocks; on an occupied cluster 30 %
 of the nodes, at random, have a pod of 8 GPUs. Each gang is of a pod class of its own, so nothing is known of it, and is
 given back after it was placed. `required` is the narrowest level that can hold the gang; `preferred` is the rack, which
 holds the smallest ones only; `fallback` is "rack,2m;block,10m;any" for a gang that has waited until its step has come.
+With `--reports` each node has a GpuNodeStatus, as the agent writes it, so exact devices are chosen for each member.
 """
 
 from __future__ import annotations
@@ -22,17 +24,18 @@ from rich.console import Console
 from rich.table import Table
 
 import gangline_profiles
-from gangline import config, model
+from gangline import config, custom_resources, model
 from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.deciding.group_search import decide_group
 from gangline.deciding.scheduling import give_back
 from gangline.groups import Groups
-from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
+from gangline.kube.resources import GPU_NODE_STATUSES, SCHEDULER_PLUGINS_POD_GROUPS
 from gangline.process.memory import keep_memory, settle_memory
 from gangline.profile.assembly import judging_runtimes
 from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
 from gangline.state.cache import Cache
+from gangline_plugins.gpu.named_hardware import devices
 
 GROUP = "scheduling.x-k8s.io/pod-group"
 REQUIRED, PREFERRED, FALLBACK = (f"gangline.dev/topology-{kind}" for kind in ("required", "preferred", "fallback"))
@@ -71,8 +74,8 @@ class Timed:
 class Bench:
     """One profile on one cluster, and gangs for it."""
 
-    def __init__(self, profile: str, nodes: int, occupied: float) -> None:
-        self.cache = cluster(nodes, occupied)
+    def __init__(self, profile: str, nodes: int, occupied: float, reports: bool = False) -> None:
+        self.cache = cluster(nodes, occupied, reports)
         self.runtime = runtime_for(profile, self.cache)
         self._number = 0
         settle_memory()  # as `gangline run` does when everything is listed
@@ -106,9 +109,10 @@ class Bench:
         return Unit(pods, added=NOW - wish.waited, group=key)
 
 
-def cluster(nodes: int, occupied: float) -> Cache:
+def cluster(nodes: int, occupied: float, reports: bool = False) -> Cache:
     """Nodes of 8 GPUs in racks, blocks and zones; a share of them, at random, is full."""
     cache = Cache()
+    has = custom_resources.GpuNodeStatusStatus(total=8, devices=devices("hgx-h100"))
     full = random.Random(42).sample(range(nodes), int(nodes * occupied))
     for i in range(nodes):
         name = f"node-{i:05}"
@@ -122,6 +126,9 @@ def cluster(nodes: int, occupied: float) -> Cache:
         resources: model.Resources = {"cpu": "96", "memory": "1Ti", "nvidia.com/gpu": "8", "pods": "110"}
         status = model.NodeStatus(allocatable=resources)
         cache.upsert_node(model.Node(metadata=model.ObjectMeta(name=name, labels=labels), status=status))
+        if reports:
+            meta, spec = model.ObjectMeta(name=name), custom_resources.GpuNodeStatusSpec(name)
+            cache.store(GPU_NODE_STATUSES).upsert(custom_resources.GpuNodeStatus(meta, spec, has))
     for i in full:
         cache.upsert_pod(cache.record(member("busy", i, 1000, node=f"node-{i:05}")))
     return cache
@@ -158,19 +165,20 @@ def wishes(members: int) -> Iterator[Wish]:
 @click.option("--members", multiple=True, type=int, default=(16, 128, 1000), show_default=True)
 @click.option("--runs", default=5, show_default=True)
 @click.option("--profile", "profiles", multiple=True, default=("gpu-scheduler", "bare"), show_default=True)
-def main(nodes: Sequence[int], members: Sequence[int], runs: int, profiles: Sequence[str]) -> None:
+@click.option("--reports", is_flag=True, help="Each node reports its GPUs.")
+def main(nodes: Sequence[int], members: Sequence[int], runs: int, profiles: Sequence[str], reports: bool) -> None:
     """Measure and print."""
     keep_memory()  # as `gangline run` does
     table = Table("profile", "nodes", "occupied", "gang", "topology", "median ms", "worst ms", "CPU ms", box=None)
     for profile in profiles:
         for size in nodes:
             for occupied in (0.0, 0.3):
-                bench = Bench(profile, size, occupied)
+                bench = Bench(profile, size, occupied, reports)
                 for count in members:
                     for wish in wishes(count):
                         times = [bench.measure(count, wish) for _ in range(runs)]
                         table.add_row(profile, str(size), f"{occupied:.0%}", str(count), wish.name, *_cells(times))
-            full = Bench(profile, size, 1.0)
+            full = Bench(profile, size, 1.0, reports)
             times = [full.measure(10, Wish("none", {}), is_placed=False) for _ in range(runs)]
             table.add_row(profile, str(size), "100%", "10", "none: no room", *_cells(times))
     Console(width=100).print(table)

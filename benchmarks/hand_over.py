@@ -42,10 +42,13 @@ from gangline_e2e.workloads import Manifest, gpu_pod
 ELECTION = "gangline"
 """The Lease by which the replicas elect a leader."""
 BEFORE_S, BETWEEN_S, AFTER = 0.3, 0.02, 5
-"""Pods come for so long before the signal, so far apart, until the next leader has bound so many."""
+"""Pods come from so many seconds before the signal, so many seconds apart, until the next leader has bound so many of
+them."""
 READY_S, BOUND_S = 180.0, 600.0
 TIMES = {15: (2.0, 10.0), 6: (1.0, 4.0)}
-"""For seconds of a lease: those between two renewals, and those after which a leader without a renewal gives up."""
+"""For each length of a lease in seconds: the seconds between two renewals, and after which a leader gives up without
+one.
+"""
 
 
 class Pair:
@@ -57,7 +60,7 @@ class Pair:
         self._lease = f"/apis/coordination.k8s.io/v1/namespaces/{api.namespace}/leases/{ELECTION}"
         self._turns = 0
         self.bound: dict[str, float] = {}
-        """By name of a pod: when the watch showed it bound, monotonic."""
+        """When the watch showed each pod as bound, by name, on the monotonic clock."""
 
     async def follow(self) -> None:
         """Note when pods are bound, until cancelled."""
@@ -66,7 +69,7 @@ class Pair:
                 self.bound.setdefault(pod["metadata"]["name"], time.monotonic())
 
     async def fill(self, pods: int) -> None:
-        """So many pods are bound."""
+        """Create so many pods, and wait until they are bound."""
         await self._api.create_many(_pod("first", number) for number in range(pods))
         await self._until_bound(pods)
 
@@ -99,7 +102,7 @@ class Pair:
         return min(at for name, at in self.bound.items() if name not in already) - began
 
     async def _come(self, name: str) -> None:
-        """A pod comes every few milliseconds, until cancelled."""
+        """Create a pod every few milliseconds, until cancelled."""
         for number in itertools.count():
             await self._api.create(_pod(name, number))
             await asyncio.sleep(BETWEEN_S)

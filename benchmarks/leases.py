@@ -34,7 +34,7 @@ from gangline_plugins.gpu.leases.holds import HoldPart, parts_of
 from gangline_plugins.gpu.leases.locks import Locks
 
 NAMESPACE = "kube-system"
-GPUS = 8  # of a node
+GPUS = 8  # GPUs of each node
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,9 @@ async def compare(
     async with HttpClient(auth.load(str(kubeconfig)), connections=concurrency) as client:
         for run, devices, granularity in itertools.product(range(runs + 1), sizes, ("device", "node")):
             none_seen = Cache().store(LEASES)
-            locks = Locks(client, NAMESPACE, SystemClock(), none_seen, lambda uid, node: ())  # all leases are its own
+            locks = Locks(
+                client, NAMESPACE, SystemClock(), none_seen, lambda uid, node: ()
+            )  # all leases belong to this scheduler
             result = await measure(locks, pods_of(number, devices, granularity == "node"), concurrency)
             if run:
                 found.setdefault((devices, granularity), []).append(result)

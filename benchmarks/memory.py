@@ -1,10 +1,12 @@
 """Whether memory stays flat while millions of pods come and go: six hours of a cluster in virtual time.
 
     python benchmarks/memory.py [--pods 2000000] [--hours 6] [--rests 20] [--warm-up 200000] [--bound 8] [--seed 1]
+                                [--alone]
 
 Pods alone, gangs in eight dialects, pods with GpuClaims and ResourceClaims, and pods that find no node come, are bound,
 run, end and are deleted, on nodes of which some come and go; no name is used twice. One scheduler with the GPU profile
-leads, another one stands by, and both follow the same API server, all in this process. Now and then all pods go; then
+leads, another one stands by unless `--alone` is given, and both follow the same API server, all in this process, whose
+garbage collector works as `gangline run` has set it. Now and then all pods go; then
 the process's memory is read, and every collection that can be reached from either scheduler is counted.
 
 Exits with 1 if memory has grown by more MiB per million pods than the bound after the warm-up, or if a collection has
@@ -27,10 +29,11 @@ from rich.table import Table
 from churn.cluster import Churn, Pace
 from churn.measuring import Measured, measure
 from churn.reach import grown
+from gangline.process.memory import collect_rarely
 from gangline.simulate import run
 
 LEAST = 1000
-"""A collection grows if it has one entry more for so many pods."""
+"""A collection counts as growing if it gets at least one entry for each so many pods."""
 
 
 async def rests(churn: Churn, pods: int, number: int) -> AsyncIterator[Measured]:
@@ -58,7 +61,7 @@ def growing(found: Sequence[Measured]) -> dict[str, tuple[int, ...]]:
 
 
 async def play(churn: Churn, pods: int, number: int) -> list[Measured]:
-    """All of it; tells how far it is."""
+    """Play the whole benchmark, and print its progress."""
     found = []
     began = time.perf_counter()
     async for each in rests(churn, pods, number):
@@ -71,15 +74,22 @@ async def play(churn: Churn, pods: int, number: int) -> list[Measured]:
 
 @click.command()
 @click.option("--pods", default=2_000_000, show_default=True)
-@click.option("--hours", default=6.0, show_default=True, help="Virtual time.")
+@click.option("--hours", default=6.0, show_default=True, help="Hours of virtual time.")
 @click.option("--rests", "number", default=20, show_default=True)
-@click.option("--warm-up", default=200_000, show_default=True, help="Pods; until then what is bounded is filled.")
-@click.option("--bound", default=8.0, show_default=True, help="MiB per million pods.")
+@click.option(
+    "--warm-up",
+    default=200_000,
+    show_default=True,
+    help="Pods before the judgement begins: by then all bounded collections are full.",
+)
+@click.option("--bound", default=8.0, show_default=True, help="The most MiB by which memory may grow per million pods.")
 @click.option("--seed", default=1, show_default=True)
-def main(pods: int, hours: float, number: int, warm_up: int, bound: float, seed: int) -> None:
+@click.option("--alone", is_flag=True, help="Run without a scheduler that stands by, which takes about half the time.")
+def main(pods: int, hours: float, number: int, warm_up: int, bound: float, seed: int, alone: bool) -> None:
     """Measure, print and judge."""
     logging.disable(logging.ERROR)
-    churn = Churn(seed, Pace(pods=pods / (hours * 3600)))
+    collect_rarely()
+    churn = Churn(seed, Pace(pods=pods / (hours * 3600)), with_standby=not alone)
     began = time.process_time()
     found = run(play(churn, pods, number), churn.clock)
     spent = time.process_time() - began

@@ -51,13 +51,13 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one run."""
+    """The outcome of one run."""
 
     served: Counter[str]
-    """Partitions by profile."""
+    """How many partitions were served, by profile."""
     arrivals: int
     seconds: float
-    """For all decisions."""
+    """Seconds for all decisions."""
 
     @property
     def slices(self) -> int:
@@ -66,7 +66,7 @@ class Outcome:
 
 
 def arrivals(seed: int, number: int, gpus: int, load: float, mix: Sequence[int]) -> Iterator[Arrival]:
-    """Pods at random; those that are there ask for `load` times all compute slices, on average."""
+    """Pods at random times; the pods that run at the same time ask on average for `load` times all compute slices."""
     chance = random.Random(seed)
     names = list(PROFILES)
     mean = sum(PROFILES[name] * share for name, share in zip(names, mix, strict=True)) / sum(mix)
@@ -191,14 +191,20 @@ def play(trace: Sequence[Arrival], nodes: int, profile: dict[str, Any], seed: in
 
 
 def numbers(text: str) -> list[int]:
-    """A list as it is written in an option."""
+    """The numbers in an option, separated by commas."""
     return [int(part) for part in text.split(",")]
 
 
 @click.command()
 @click.option("--nodes", default=8, show_default=True)
 @click.option("--load", "loads", multiple=True, type=float, default=(0.95,), show_default=True)
-@click.option("--mix", "mixes", multiple=True, default=("30,10,10,40,10",), help=f"Shares of {', '.join(PROFILES)}.")
+@click.option(
+    "--mix",
+    "mixes",
+    multiple=True,
+    default=("30,10,10,40,10",),
+    help=f"The shares of {', '.join(PROFILES)} in all pods.",
+)
 @click.option("--arrivals", "number", default=4000, show_default=True)
 @click.option("--seeds", default="1,2,3", show_default=True)
 def main(nodes: int, loads: Sequence[float], mixes: Sequence[str], number: int, seeds: str) -> None:

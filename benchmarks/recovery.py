@@ -62,12 +62,12 @@ class Way(enum.StrEnum):
     MOVED = "moved as a whole"
     RESTARTED = "restarted"
     NO_ROOM = "told that there is no room"
-    """The scheduler said so, and the nodes came back."""
+    """The scheduler found no room for the gang, so the lost nodes came back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What came of one loss."""
+    """The outcome of one loss."""
 
     seconds: float
     lost: int
@@ -88,7 +88,7 @@ class Losing:
         self._restarting: set[str] = set()
 
     async def fill(self, nodes: int, restart: float) -> None:
-        """Gangs for so many nodes, of which a part restarts."""
+        """Create gangs for so many nodes; a part of the gangs restarts as a whole."""
         left = nodes
         while left >= 2:
             size = min(left, self._chance.randint(2, LEAF))
@@ -144,7 +144,7 @@ class Losing:
             await self._report(nodes, "Healthy")
 
     async def _report(self, nodes: Sequence[str], health: str) -> None:
-        """The agents of these nodes say how the first GPU is."""
+        """Report the health of the first GPU of these nodes, as their agents do."""
         reports = {node: self._fabric.report(self._numbers[node]) for node in nodes}
         for report in reports.values():
             report["status"]["devices"][0]["health"] = health
@@ -153,7 +153,7 @@ class Losing:
         await asyncio.gather(*merges)
 
     async def _recovers(self, gang: str, lost: Sequence[str], members: Container[str], told: set[str]) -> bool:
-        """Wait until a gang is whole again, or its members are told anew that it has no room; whether it is whole."""
+        """Wait until a gang is whole again, or until new events say that it has no room; False if it has none."""
         whole = asyncio.create_task(self._is_whole(gang, lost, members))
         while not whole.done():
             await asyncio.wait((whole,), timeout=1.0)
@@ -227,8 +227,8 @@ async def run(nodes: int, losses: int, fill: float, restart: float, seed: int, f
 @click.command()
 @click.option("--nodes", default=1000, show_default=True)
 @click.option("--losses", default=200, show_default=True)
-@click.option("--fill", default=0.8, show_default=True, help="Part of the nodes that gangs take.")
-@click.option("--restart", default=0.25, show_default=True, help="Part of the gangs that restart as a whole.")
+@click.option("--fill", default=0.8, show_default=True, help="The fraction of the nodes that gangs take.")
+@click.option("--restart", default=0.25, show_default=True, help="The fraction of the gangs that restart as a whole.")
 @click.option("--seed", default=1, show_default=True)
 def main(nodes: int, losses: int, fill: float, restart: float, seed: int) -> None:
     """Measure and print."""
@@ -246,7 +246,7 @@ def main(nodes: int, losses: int, fill: float, restart: float, seed: int) -> Non
 
 
 def kinds(found: Sequence[Recovered]) -> dict[str, Sequence[Recovered]]:
-    """The losses by what they are judged by, under titles."""
+    """The losses in groups, each under its title."""
     placed = [each for each in found if each.way is not Way.NO_ROOM]
     beside = [each for each in placed if each.way is Way.BESIDE]
     counts = [(f"  {count} lost", [each for each in beside if each.lost == count]) for count in range(1, LEAF + 1)]

@@ -51,9 +51,9 @@ from gangline.wire.custom_resources import GpuNodeStatus, GpuNodeStatusSpec, Gpu
 from gangline_plugins.gpu.named_hardware import devices
 
 MANY = 256
-"""Entries of a list or map, at most, that the scheduler reads of one object."""
+"""The most entries of a list or map that the scheduler reads of one object."""
 IMAGES = 50
-"""Images that a kubelet reports, at most."""
+"""The most images that a kubelet reports."""
 GROUP = "scheduling.x-k8s.io/pod-group"
 SPINE, LEAF = "topology.gangline.dev/spine", "topology.gangline.dev/leaf"
 PROFILE = "gpu-scheduler"
@@ -68,7 +68,7 @@ class Bench:
     cache: Cache
     runtime: Runtime
     longest: float = 0.0
-    """CPU seconds for which nobody else could be decided, at most."""
+    """The longest time, in CPU seconds, in which no other unit could be decided."""
 
     @contextmanager
     def _holding(self) -> Iterator[None]:
@@ -77,7 +77,7 @@ class Bench:
         self.longest = max(self.longest, time.process_time() - start)
 
     def record(self, pods: Iterable[model.Pod]) -> list[PodInfo]:
-        """As watch events bring them."""
+        """The records of pods, made as for watch events."""
         return [self.cache.record(pod) for pod in pods]
 
     def decide(self, pods: Sequence[PodInfo]) -> str:
@@ -278,7 +278,7 @@ def in_gang(member: model.Pod) -> model.Pod:
 
 
 def with_port(n: int) -> model.Pod:
-    """One for which the numbers say that two fit on a node, and a filter that only one does."""
+    """A pod of which two fit on a node by their requests, but only one by a filter."""
     return unlike(n, gpus=4, ports=[model.ContainerPort(80, 80)])
 
 
@@ -342,7 +342,7 @@ OBJECTS: dict[str, Callable[[Bench], Iterable[model.Pod]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one object."""
+    """The cost of one object."""
 
     seconds: float
     longest: float
@@ -383,7 +383,7 @@ def apart(bench: Bench, make: Callable[[Bench], Iterable[model.Pod]], limit: int
             resource.setrlimit(resource.RLIMIT_AS, (most, most))
             try:
                 answer: Cost | str = measure(bench, make)
-            except BaseException as error:  # whatever an object does is what is measured
+            except BaseException as error:  # every failure that an object causes is a result
                 answer = f"{type(error).__name__}: {error}"
             with open(writer, "wb") as out:
                 pickle.dump(answer, out)
@@ -412,7 +412,7 @@ def main(nodes: int, only: Sequence[str], limit_gib: float) -> None:
     """Measure and print."""
     keep_memory()  # as `gangline run` does
     built = bench(nodes)
-    built.decide(built.record([pod("first")]))  # what the first pod of all costs is no object's
+    built.decide(built.record([pod("first")]))  # the first pod of all costs more, which is no object's fault
     settle_memory()
     table = Table("object", "CPU s", "at once", "MiB", "kept", "outcome", box=None)
     for name, make in OBJECTS.items():

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+from importlib import metadata
+
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from gangline_docs.site import PAGES, filled
+from gangline_docs.diagrams import NoPicture, drawn
+from gangline_docs.site import COPIED, PAGES, filled
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """The version of the pages, at the foot of each page."""
+    config.copyright = f"Gangline {metadata.version('gangline')}, licensed under Apache-2.0"
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """The files of the site, with the written ones."""
     for path, render in PAGES.items():
-        files.append(File.generated(config, path, content=render()))
+        file = File.generated(config, path, content=render())
+        link = f"../{COPIED[path]}" if path in COPIED else None
+        file.edit_uri = link  # pyright: ignore[reportAttributeAccessIssue]  # mkdocs lets it be set
+        files.append(file)
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """A page with its parts filled in."""
-    return filled(markdown)
+    """A page with its parts filled in, and with pictures in place of its diagrams."""
+    try:
+        return drawn(filled(markdown), page.file.src_uri)
+    except NoPicture as error:
+        raise PluginError(str(error)) from error

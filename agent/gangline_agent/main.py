@@ -59,7 +59,9 @@ Build = Callable[[Client], Parts]
 
 
 @click.command()
-@click.option("--node-name", envvar=["NODE_NAME", "HOSTNAME"], help="Default: $NODE_NAME, then $HOSTNAME.")
+@click.option(
+    "--node-name", envvar=["NODE_NAME", "HOSTNAME"], help="The node to report. Default: $NODE_NAME, then $HOSTNAME."
+)
 @options.KUBECONFIG
 @click.option(
     "--host-root",
@@ -131,12 +133,12 @@ def main() -> None:
     try:
         agent.main(prog_name="gangline-agent")
     except GanglineError as error:
-        Lines(sys.stderr).write(f"gangline-agent: {error}")  # nobody may read it, and the process has to end
+        Lines(sys.stderr).write(f"gangline-agent: {error}")  # waits a moment at most, so the process ends in any case
         sys.exit(1)
 
 
 def _making(resource_slices: Literal["publish", "withdraw"] | None, partitions: bool) -> MakeOffer | None:
-    """What a reading offers in ResourceSlices; None where the agent has nothing to do with them."""
+    """The function from a reading to the offer in ResourceSlices; None if the agent leaves ResourceSlices alone."""
     if resource_slices == "publish":
         return partial(devices.of_reading, with_partitions=partitions)
     return (lambda reading: devices.NOTHING) if resource_slices == "withdraw" else None

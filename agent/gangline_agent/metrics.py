@@ -39,7 +39,7 @@ class NodeMetrics(Collector):
         self._newest = newest
 
     def collect(self) -> Iterator[Metric]:
-        """For the registry."""
+        """The gauges of all nodes; the Prometheus registry calls this."""
         gauges = {name: GaugeMetricFamily(name, help, labels=labels) for name, (help, labels) in _GAUGES.items()}
         info = InfoMetricFamily("gangline_gpu", "What GPU it is, and its island of NVLinks.", labels=_DEVICE)
         for node, status in self._newest().items():

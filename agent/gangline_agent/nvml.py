@@ -312,7 +312,7 @@ class Nvml:
         return clique, True, self._fabric_health(getattr(info, "healthMask", 0))
 
     def _fabric_health(self, mask: int) -> str:
-        """What makes the fabric useless for a GPU. Less bandwidth does not, nor does what is about to recover."""
+        """Why the fabric is useless for a GPU; "" if it is not. Less bandwidth and a running recovery do not count."""
         api = self._api
         route = mask >> api.NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_ROUTE_UNHEALTHY
         if (

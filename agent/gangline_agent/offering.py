@@ -70,7 +70,7 @@ class Offerings:
         return made
 
     def leave(self, offering: Offering) -> None:
-        """Tell this offering nothing any more."""
+        """Report slices to this offering no longer."""
         if self._offerings.get(offering.node) is offering:
             del self._offerings[offering.node]
 
@@ -91,7 +91,7 @@ class Offerings:
         self._served = None
 
     def upsert(self, each: ResourceSlice, /) -> None:
-        """For the informer, and for what has been written: the older state of a slice changes nothing."""
+        """Take in a slice from the informer or from the answer to a write, unless a newer state of it is known."""
         name, node = each.metadata.name, each.spec.node_name or ""
         known = self.seen(node).get(name)
         if known is not None and known.metadata.uid == each.metadata.uid and _version(each) <= _version(known):
@@ -101,7 +101,7 @@ class Offerings:
         self._tell(node)
 
     def remove(self, namespace: str, name: str, uid: str, /) -> None:
-        """For the informer, and for what has been deleted."""
+        """Forget a slice that the informer reports as deleted, or that this process has deleted."""
         node = self._nodes.get(name, "")
         found = self._seen.get(node, {})
         if name in found and found[name].metadata.uid == uid:
@@ -143,11 +143,11 @@ class Offering:
             self.look()
 
     def look(self) -> None:
-        """Compare again what is there with what should be."""
+        """Compare the slices that the API server has with the offer again."""
         self._news.set()
 
     def leave(self) -> None:
-        """Be told of slices no more."""
+        """Follow the slices of the node no longer."""
         self._all.leave(self)
 
     def waiting_for(self) -> str | None:
@@ -171,7 +171,7 @@ class Offering:
                 await self._sleep(PAUSE)
 
     async def publish(self) -> None:
-        """Makes the slices what they should be. Raises ApiError."""
+        """Writes and deletes slices until they are those of the offer. Raises ApiError."""
         if self._offer is None:
             return
         while lost := await self._write(slices.without(self._offer, self._lacking)):
@@ -180,7 +180,7 @@ class Offering:
         self._published = True
 
     async def _write(self, offer: Offer) -> str:
-        """Writes an offer if it differs from what is there; returns the feature that the server lacks, or empty."""
+        """Writes an offer if it differs from the present slices; returns a feature that the server lacks, or ""."""
         seen = self._all.seen(self.node)
         if not offer.devices and not seen:
             return ""

@@ -56,7 +56,7 @@ def amounts(part: Partition) -> dict[str, Counter]:
 
 
 def consumed(counter_set: str, taken: dict[str, Counter]) -> DeviceCounterConsumption:
-    """The amounts, taken of a counter set."""
+    """A device's entry that takes these amounts of a counter set."""
     return DeviceCounterConsumption(counter_set, taken)
 
 

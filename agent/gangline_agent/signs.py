@@ -58,7 +58,7 @@ def _begins(file: Path, text: str) -> bool:
 
 
 class Signs:
-    """The signs of one machine and its node; ``find`` gives the node, or raises ApiError. A found sign stays."""
+    """The signs of one machine and its node; ``find`` gives the node, or raises ApiError. A found sign stays found."""
 
     def __init__(self, root: Path, find: Callable[[], Awaitable[Node]], clock: SystemClock | None = None) -> None:
         self._root = root

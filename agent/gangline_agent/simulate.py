@@ -104,7 +104,7 @@ class Simulation:
     # The nodes, told by the informer
 
     def upsert(self, node: Node) -> None:
-        """A node is there or has changed."""
+        """A node was added or has changed."""
         name = node.metadata.name
         member = self._members.get(name)
         if member is None and self._node and not signs.of_node(node):
@@ -116,7 +116,7 @@ class Simulation:
         self._report(member)
 
     def remove(self, namespace: str, name: str, uid: str) -> None:
-        """A node is gone."""
+        """A node was deleted."""
         member = self._members.pop(name, None)
         if member is not None:
             task = self._leaving[name] = self._group.create_task(member.leave())
@@ -163,7 +163,7 @@ class _Member:
 
     @property
     def newest(self) -> GpuNodeStatusStatus | None:
-        """What is reported of the node."""
+        """The newest reported status of the node; None before the first report."""
         return self._reporter.newest
 
     def waiting_for(self) -> str | None:
@@ -184,7 +184,7 @@ class _Member:
             self._offering.leave()
 
     def reading(self, template: Template) -> Reading:
-        """What a template says of the node."""
+        """The reading of the node by a template."""
         return template.reading_of(self.node.metadata.name, self._clique)
 
     def offer(self, offer: Offer) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
+import yaml
 
 from gangline.clock import rfc3339
 from gangline.errors import ConfigError
@@ -102,8 +103,10 @@ def read(what: str) -> Template:
     if not path.is_file():
         raise ConfigError(what, "", f"is neither a file nor one of {', '.join(hardware.PRESETS)}")
     try:
-        file = msgspec.yaml.decode(path.read_bytes(), type=_File, strict=False)
-    except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
+        file = msgspec.convert(yaml.safe_load(path.read_bytes()), _File, strict=False)
+    except RecursionError as error:
+        raise ConfigError(what, "", "nested too deeply") from error
+    except (yaml.YAMLError, msgspec.ValidationError, ValueError, OSError) as error:
         raise ConfigError(what, "", " ".join(str(error).split())) from error
     if (file.hardware is None) == (file.status is None):
         raise ConfigError(what, "", "needs either hardware or status")

@@ -39,7 +39,7 @@ class Usage:
         return users
 
     def upsert(self, pod: Pod, /) -> None:
-        """For the informer."""
+        """Note the devices of a pod that was added or has changed; the informer calls this."""
         uid, node = pod.metadata.uid, pod.spec.node_name
         ids = device_ids((pod.metadata.annotations or {}).get(ALLOCATED, ""))
         if pod.status.phase in FINISHED or not ids:
@@ -49,7 +49,7 @@ class Usage:
             self._ids.setdefault(node, {})[uid] = ids
 
     def remove(self, namespace: str, name: str, uid: str, /) -> None:
-        """For the informer."""
+        """Forget the devices of a pod that was deleted or has ended; the informer calls this."""
         node = self._nodes.pop(uid, "")
         users = self._ids.get(node, {})
         users.pop(uid, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 APPLICATION = frozenset({13, 31, 43, 45, 68, 109})
-"""XIDs caused by programs; the GPU is healthy. NVIDIA's device plugin ignores the same XIDs."""
+"""XIDs that programs cause on healthy GPUs. NVIDIA's device plugin ignores the same XIDs."""
 
 MEANINGS = {
     46: "GPU stopped processing",

@@ -1,6 +1,7 @@
 """The collections that have a maximum size in the code, by the type and the attribute that hold them.
 
-They fill slowly: what was bound, decided or told is remembered for so many pods. Everything else has to stay as it is.
+They fill slowly: each remembers bindings, decisions or events of a maximum number of pods. All other collections must
+not grow.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ BOUNDED: Mapping[str, str] = {
     "Beliefs._trusted": "65,536 pods",
     "BoundedCache._kept": "so many bytes",
     "BoundedCache._sizes": "so many bytes",
+    "CacheByUse._dropped": "so many sizes",
+    "CacheByUse._kept": "so many bytes",
+    "CacheByUse._sizes": "so many bytes",
     "Changes._log": "32,768 changes",
     "Decisions._noted": "so many bytes",
     "DeviceTable._before": "65,536 pods",

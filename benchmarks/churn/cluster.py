@@ -38,17 +38,17 @@ from gangline_e2e.gpu_fleet import configuration
 from gangline_e2e.workloads import Manifest
 
 HISTORY = 2000
-"""Changes of a kind that a watch may go back."""
+"""How many changes of each kind the API server keeps for watches."""
 LEASES = "gangline-system"
 EVENTS_S = 20.0
-"""For which events stay."""
+"""Seconds after which the API server deletes events."""
 KEPT_NAMESPACES = 20
-"""The last ones, whose pods may still be there."""
+"""How many of the last namespaces are kept, because their pods may still exist."""
 TICK_S = 0.1
 LOOK_S = 0.0015
-"""What a decision takes, as far as pauses between decisions are concerned: the wall clock would differ in each run."""
+"""The seconds that each decision counts as, for the pauses between decisions: measured times differ in each run."""
 QUIET_S = 400.0
-"""After the last pod, until everything has been looked through: locks, nominations, expected placements."""
+"""Seconds after the last pod until all regular checks have run: of locks, nominations and expected placements."""
 _KINDS: dict[tuple[str, str], Resource[Any]] = {(each.api_version, each.kind): each for each in KNOWN}
 
 
@@ -57,9 +57,9 @@ class Pace:
     """How fast everything comes and goes."""
 
     pods: float = 92.6
-    """In a second: 2 million in six hours."""
+    """Pods that come per second: 2 million in six hours."""
     runs: tuple[float, float] = (0.4, 2.4)
-    """Seconds for which a unit runs."""
+    """The least and the most seconds for which a unit runs."""
     waits: float = 20.0
     """Seconds after which a unit without nodes is given up."""
     pods_of_node: int = 100
@@ -70,7 +70,7 @@ class Pace:
 
 @dataclass(slots=True, eq=False)
 class _There:
-    """A unit that has come."""
+    """A unit whose pods exist."""
 
     unit: Unit
     namespace: str
@@ -80,18 +80,21 @@ class _There:
 class Churn:
     """One cluster; everything is done in `play`."""
 
-    def __init__(self, seed: int = 1, pace: Pace | None = None, fabric: Fabric | None = None) -> None:
+    def __init__(
+        self, seed: int = 1, pace: Pace | None = None, fabric: Fabric | None = None, with_standby: bool = True
+    ) -> None:
         self.clock = VirtualClock()
         self.fabric = fabric or Fabric(nodes=32, gpus=8, leaves=8, spines=2)
         self.server = InMemoryServer(self.clock, history=HISTORY, observe=self._observe)
         self.done: Counter[str] = Counter()
-        """What has happened: pods made, bound, ended and deleted, nodes made and lost."""
+        """How many pods were created, bound, ended and deleted, and how many nodes created and lost."""
         self.schedulers: dict[str, Scheduler] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self._pace = pace or Pace()
+        self._with_standby = with_standby
         self._chance = random.Random(seed)
         self._there: dict[tuple[str, str], _There] = {}
-        """By namespace and name of each pod."""
+        """The unit of each pod, by the namespace and name of the pod."""
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._numbers = itertools.count(1)
@@ -104,13 +107,13 @@ class Churn:
     # Time
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """The nodes are there, one scheduler leads, and one stands by."""
+        """Create the nodes, and start one scheduler that leads and one that stands by."""
         for manifest in driver_objects(self.fabric):
             self._create(manifest, "")
         for number in range(self.fabric.nodes):
             self._make_node(number, self.fabric.name(number))
         ways: dict[str, Callable[[Callable[[], Awaitable[None]]], Awaitable[None]] | None]
-        ways = {"leader": None, "standby": _stands_by}
+        ways = {"leader": None, "standby": _stands_by} if self._with_standby else {"leader": None}
         for number, (name, way) in enumerate(ways.items()):
             options = Options(identity=name, seed=number, stopwatch=partial(next, itertools.count(0.0, LOOK_S)))
             client = SimulatedClient(self.server, latency={"bind": 0.004})
@@ -210,7 +213,7 @@ class Churn:
         self._at(0.5, lambda: self._remove(there))
 
     def _give_up(self, there: _There) -> None:
-        """Somebody deletes what has not got its nodes."""
+        """Delete units that have waited too long for nodes, as their users would."""
         if there.unbound and self._there.get((there.namespace, there.unit.pods[0]["metadata"]["name"])) is there:
             self.done["given up"] += len(there.unit.pods)
             self._remove(there)

@@ -1,4 +1,4 @@
-"""What is there of a cluster on which pods have come and gone: sizes by scheduler, and memory."""
+"""Measures a cluster on which pods have come and gone: the sizes of each scheduler's collections, and memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gangline.simulate.history import History, Revision, Watch
 from gangline_fuzz.budget import resident
 
 _SURROUNDINGS = (Churn, InMemoryServer, SimulatedClient, VirtualClock, VirtualLoop, History, Revision, Watch)
-"""What both schedulers share, and what is not theirs."""
+"""The types at which the count stops: objects that both schedulers share, or that belong to neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,13 @@ class Measured:
     """The state of a cluster at rest."""
 
     pods: int
-    """That have come until then."""
+    """How many pods have come until then."""
     sizes: Mapping[str, int]
     """The size of each collection, by scheduler, type and attribute."""
     kib: Mapping[str, int]
-    """Of what is reached from each scheduler."""
+    """KiB of all objects that can be reached from each scheduler."""
     rss_mib: float
-    """Of the process: both schedulers and the API server."""
+    """Resident memory of the process, with both schedulers and the API server, in MiB."""
 
 
 def measure(churn: Churn) -> Measured:

@@ -44,7 +44,7 @@ _RUNNING = {
     types.GeneratorType: ("gi_frame", "gi_yieldfrom"),
     types.AsyncGeneratorType: ("ag_frame", "ag_await"),
 }
-"""By type: where the variables are, and what is waited for."""
+"""For each type of running code: the attributes with its frame, and with the object that it waits for."""
 Part = tuple[str, Any]
 """What an object holds, and under which name: "" if the holder has no name for it."""
 
@@ -52,7 +52,7 @@ Part = tuple[str, Any]
 class Reach:
     """The sizes of all containers by who holds them, and the number and the bytes of all objects.
 
-    Objects of the types `without`, and what is under the names `closed`, are left out.
+    Objects of the types `without`, and objects under the names `closed`, are left out.
 
     A container's size is the number of its entries, an array's that of its elements.
     """
@@ -66,9 +66,11 @@ class Reach:
         self._without: tuple[type, ...] = (*_ATOMS, *without)
         self._closed = closed
         self._seen: set[int] = set()
-        """By id."""
+        """The ids of the objects that were counted."""
         self._alive: list[Any] = []
-        """Frames and bound methods are made when they are asked for: their ids must not be given to others."""
+        """Keeps frames and bound methods, which are made on request, alive: otherwise another object could get the same
+        id.
+        """
         left = deque((name, root) for name, root in roots.items())
         while left:
             name, each = left.popleft()

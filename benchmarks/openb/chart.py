@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
+
+from svg import picture, text
 
 _WIDTH, _HEIGHT, _MARGIN, _LEGEND = 760, 460, 50, 170
 _COLOURS = (
@@ -21,7 +22,7 @@ _COLOURS = (
 
 
 def draw(title: str, curves: Mapping[str, Sequence[tuple[float, float]]], x: range, y: range) -> str:
-    """The curves within the ranges, whose steps are where grid lines are."""
+    """The SVG of the curves within the ranges `x` and `y`; their steps are the distances of the grid lines."""
     right, bottom = _WIDTH - _LEGEND, _HEIGHT - _MARGIN
 
     def place(at: tuple[float, float]) -> tuple[float, float]:
@@ -30,29 +31,21 @@ def draw(title: str, curves: Mapping[str, Sequence[tuple[float, float]]], x: ran
             bottom - (at[1] - y[0]) / (y[-1] - y[0]) * (bottom - _MARGIN),
         )
 
-    parts = [_text(_MARGIN, 28, title, 15)]
+    parts = [text(_MARGIN, 28, title, 15)]
     for at in x:
         left = place((at, y[0]))[0]
-        parts += [_line(left, _MARGIN, left, bottom), _text(left - 10, bottom + 18, f"{at}")]
+        parts += [_line(left, _MARGIN, left, bottom), text(left - 10, bottom + 18, f"{at}")]
     for at in y:
         top = place((x[0], at))[1]
-        parts += [_line(_MARGIN, top, right, top), _text(14, top + 4, f"{at}")]
+        parts += [_line(_MARGIN, top, right, top), text(14, top + 4, f"{at}")]
     for number, (name, points) in enumerate(curves.items()):
         colour = _COLOURS[number % len(_COLOURS)]
         inside = [place(point) for point in points if x[0] <= point[0] <= x[-1] and y[0] <= point[1] <= y[-1]]
         path = " ".join(f"{left:.1f},{top:.1f}" for left, top in inside)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.8"/>')
-        parts.append(_text(right + 12, _MARGIN + 20 * number, name, colour=colour))
-    body = "\n".join(parts)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif">\n'
-        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#fff"/>\n{body}\n</svg>\n'
-    )
+        parts.append(text(right + 12, _MARGIN + 20 * number, name, colour=colour))
+    return picture(_WIDTH, _HEIGHT, parts)
 
 
 def _line(left: float, top: float, right: float, bottom: float) -> str:
     return f'<line x1="{left:.1f}" y1="{top:.1f}" x2="{right:.1f}" y2="{bottom:.1f}" stroke="#ddd"/>'
-
-
-def _text(left: float, top: float, text: str, size: int = 12, colour: str = "#333") -> str:
-    return f'<text x="{left:.1f}" y="{top:.1f}" font-size="{size}" fill="{colour}">{escape(text)}</text>'

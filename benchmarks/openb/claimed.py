@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from gangline import model
 from gangline.kube.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from gangline.replay.trace import TraceNode
 from gangline.state.cache import Cache
 from gangline_plugins.gpu.node_devices import WHOLE
-from openb.trace import TraceNode, TracePod
+from openb.trace import TracePod
 
 DRIVER = "gpu.example.com"
 _CLASS = "gpu"
 _SHARE = "share"
-"""The capacity of a device that pods take a part of."""
+"""The name of the capacity of a device of which pods take a part."""
 
 
 def offer(cache: Cache, node: TraceNode) -> None:

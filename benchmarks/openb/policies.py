@@ -21,18 +21,18 @@ from gangline_plugins.gpu.node_devices import WHOLE
 from gangline_plugins.gpu.wants import Want
 
 _MOST_CPU, _MOST_GPU = 128_000, 8_000
-"""Of the largest node: milli-CPU and thousandths of GPUs."""
+"""The milli-CPU and the thousandths of GPUs of the largest node."""
 
 
 class _Policy:
-    """What the baselines know of a pod and of the nodes."""
+    """What the baselines share: the amounts of a pod, and the free amounts of nodes."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._table = device_table(handle.state)
 
     def _asked(self, pod: PodInfo) -> tuple[int, int, int]:
-        """Milli-CPU, GPUs, thousandths of each."""
+        """The milli-CPU and GPUs that a pod asks for, and the thousandths of each GPU."""
         want = self._table.wants.of(pod)
         cpu = pod.cls.requests.real.get(CPU, 0)
         return (cpu, want.count, want.milli or WHOLE) if isinstance(want, Want) else (cpu, 0, 0)
@@ -52,7 +52,7 @@ class RandomDevice(_Policy):
 
     @hookimpl
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
-        """Move the pod."""
+        """Give the pod a random device with room instead of the chosen one."""
         _, count, milli = self._asked(pod)
         if count != 1 or milli == WHOLE:
             return
@@ -68,26 +68,26 @@ class RandomDevice(_Policy):
 
 
 class BestFit(_Policy):
-    """The node on which least CPU and GPU is left."""
+    """Prefers the node on which least CPU and GPU is left."""
 
     name = "BestFit"
 
     @hookimpl
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> ScoreColumn:
-        """Both count half, as parts of the largest node."""
+        """0 to 100: CPU and GPUs that are left count half each, as fractions of the largest node."""
         cpu, count, milli = self._asked(pod)
         cpu_left, gpu_left = free_cpu(nodes) - cpu, self._free(nodes).sum(axis=1) - count * milli
         return np.trunc(100.0 * (1.0 - 0.5 * cpu_left / _MOST_CPU - 0.5 * gpu_left / _MOST_GPU)).clip(0, 100)
 
 
 class MostAllocated(_Policy):
-    """The node of which most is then in use, CPU and GPU counting half each."""
+    """Prefers the node of which the largest fraction is then in use."""
 
     name = "MostAllocated"
 
     @hookimpl
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> ScoreColumn:
-        """As parts of the node itself."""
+        """0 to 100: CPU and GPUs in use count half each, as fractions of the node itself."""
         cpu, count, milli = self._asked(pod)
         cpu_left, gpu_left = free_cpu(nodes) - cpu, self._free(nodes).sum(axis=1) - count * milli
         all_cpu = np.maximum(nodes.allocatable(CPU), 1)
@@ -96,13 +96,13 @@ class MostAllocated(_Policy):
 
 
 class GpuPacking(_Policy):
-    """Devices in use before free ones, those of used nodes before those of idle nodes."""
+    """Prefers devices in use to free ones, and free devices of used nodes to those of idle nodes."""
 
     name = "GpuPacking"
 
     @hookimpl
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> ScoreColumn:
-        """Source: gpu_packing_score.go of the authors' simulator."""
+        """0 to 100. Source: gpu_packing_score.go of the authors' simulator."""
         _, count, milli = self._asked(pod)
         if not count:
             return np.zeros(len(nodes))
@@ -122,13 +122,13 @@ class Policy:
 
     plugins: tuple[type[Any], ...]
     score: str = ""
-    """What AntiFragmentation is told."""
+    """The argument `score` of AntiFragmentation."""
     is_random: bool = False
-    """Ties are broken at random, not by the order of nodes."""
+    """Whether ties are broken at random, not by the order of nodes."""
     learns: bool = False
-    """AntiFragmentation is not told what is typical; it counts the pods that come."""
+    """Whether AntiFragmentation gets no typical pods, and counts the pods that come instead."""
     order: str = ""
-    """If pods ask for GPUs by ResourceClaims: the order in which DynamicResources gives devices."""
+    """The order in which DynamicResources gives devices; "" if pods ask for GPUs without ResourceClaims."""
 
 
 POLICIES = {

@@ -14,39 +14,27 @@ import msgspec
 
 from gangline import config, model
 from gangline.deciding.scheduling import Decision, decide
-from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
 from gangline.profile.assembly import judging_runtimes
 from gangline.profile.registry import Catalog
 from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
+from gangline.replay import objects
+from gangline.replay.trace import TraceNode
 from gangline.state.cache import Cache
-from gangline.wire.custom_resources import (
-    CLAIM,
-    GPU,
-    ClaimDevices,
-    GpuClaim,
-    GpuClaimSpec,
-    GpuDevice,
-    GpuNodeStatus,
-    GpuNodeStatusSpec,
-    GpuNodeStatusStatus,
-)
 from gangline_plugins.anti_fragmentation import AntiFragmentation
-from gangline_plugins.anti_fragmentation.arguments import PRODUCT, TypicalPod
+from gangline_plugins.anti_fragmentation.arguments import TypicalPod
 from gangline_plugins.gpu.node_devices import WHOLE
 from openb import claimed
 from openb.policies import Policy
-from openb.trace import Arrival, TraceNode, TracePod
-
-_NAMESPACE = "default"
+from openb.trace import Arrival, TracePod
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one run."""
+    """The outcome of one run."""
 
     curve: dict[int, float]
-    """Demand in % of all GPUs to the % that is allocated, the mean over the pods that come then."""
+    """For each demand, in % of all GPUs, the % that is allocated: the mean over the pods that come at this demand."""
     allocated: float
     """GPUs in use at the end, in % of all."""
     idle: float
@@ -54,7 +42,7 @@ class Outcome:
     lost: Counter[str]
     """Pods that found no place, by size."""
     seconds: float
-    """For all decisions."""
+    """Seconds for all decisions."""
     pods: int
 
 
@@ -75,7 +63,7 @@ def replay(
     total = WHOLE * sum(node.gpus for node in nodes)
     placed: list[bool] = []
     was_enabled = gc.isenabled()
-    gc.disable()  # as timeit does
+    gc.disable()  # no garbage collection while times are measured, as timeit does
     try:
         start = time.perf_counter()
         for record in records:
@@ -106,70 +94,24 @@ def _cluster(nodes: Sequence[TraceNode], pods: Sequence[TracePod], with_claims: 
     if with_claims:
         claimed.offer_class(cache)
         for node in nodes:
-            cache.upsert_node(_node(replace(node, gpus=0)))
+            cache.upsert_node(objects.node_of(replace(node, gpus=0)))
             claimed.offer(cache, node)
         return cache
-    for node in nodes:
-        cache.upsert_node(_node(node))
-        devices = [
-            GpuDevice(id=id, uuid=f"{node.name}-{id}", model=node.model, health="Healthy") for id in range(node.gpus)
-        ]
-        status = GpuNodeStatusStatus(total=node.gpus, devices=devices)
-        cache.store(GPU_NODE_STATUSES).upsert(
-            GpuNodeStatus(model.ObjectMeta(name=node.name), GpuNodeStatusSpec(node.name), status)
-        )
-    for count, milli in {(pod.gpus, pod.milli) for pod in pods if _is_part(pod)}:
-        devices_ = ClaimDevices(count=count, exclusivity="Shared", fraction=milli / WHOLE)
-        metadata = model.ObjectMeta(name=f"part-{count}-{milli}", namespace=_NAMESPACE)
-        cache.store(GPU_CLAIMS).upsert(GpuClaim(metadata, GpuClaimSpec(devices=devices_)))
+    objects.fill(cache, nodes, pods)
     return cache
 
 
-def _node(node: TraceNode) -> model.Node:
-    amounts: model.Resources = {"cpu": f"{node.cpu}m", "memory": f"{node.memory}Mi", GPU: node.gpus, "pods": 10_000}
-    return model.Node(
-        metadata=model.ObjectMeta(name=node.name, labels={PRODUCT: node.model}),
-        status=model.NodeStatus(allocatable=amounts),
-    )
-
-
 def _pod(number: int, pod: TracePod, with_claims: Cache | None = None) -> model.Pod:
-    requests: model.Resources = {"cpu": f"{pod.cpu}m", "memory": f"{pod.memory}Mi"}
-    annotations = {}
-    if with_claims is not None:
-        pass
-    elif _is_part(pod):
-        annotations[CLAIM] = f"part-{pod.gpus}-{pod.milli}"
-    elif pod.gpus:
-        requests[GPU] = pod.gpus
-    container = model.Container(name="main", resources=model.ResourceRequirements(requests=requests))
-    made = model.Pod(
-        metadata=model.ObjectMeta(
-            name=f"{pod.name}-{number}", namespace=_NAMESPACE, uid=f"{number}", annotations=annotations
-        ),
-        spec=model.PodSpec(containers=[container], affinity=_affinity(pod.models)),
-    )
+    asks = pod if with_claims is None else replace(pod, gpus=0, milli=0)
+    (made,) = objects.pods_of(asks, f"{number}", "default-scheduler")
     if with_claims is not None and pod.gpus:
         claimed.claim(with_claims, made, pod)
     return made
 
 
-def _affinity(models: Sequence[str]) -> model.Affinity | None:
-    if not models:
-        return None
-    term = model.NodeSelectorTerm(
-        match_expressions=[model.Requirement(key=PRODUCT, operator="In", values=list(models))]
-    )
-    return model.Affinity(node_affinity=model.NodeAffinity(required=model.NodeSelector(node_selector_terms=[term])))
-
-
-def _is_part(pod: TracePod) -> bool:
-    return 0 < pod.milli < WHOLE
-
-
 _CLAIMS = "DynamicResources"
 _WEIGHTS = {AntiFragmentation.name: 10_000, _CLAIMS: 9_000}
-"""As in the profiles for GPUs."""
+"""The weights of the plugins, as in the packaged profiles for GPUs."""
 
 
 def _runtime(cache: Cache, policy: Policy, typical: list[TypicalPod], ties: random.Random | None) -> Runtime:

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gangline.replay.trace import TraceJob, TraceNode
 from gangline_plugins.anti_fragmentation.arguments import TypicalPod
 from gangline_plugins.anti_fragmentation.typical import COVERAGE
 from gangline_plugins.gpu.node_devices import WHOLE
 
 NODES = "openb_node_list_gpu_node.csv"
 DEMAND = 1.3
-"""Pods come until they have asked for so many times the GPUs of the cluster."""
+"""Pods come until they have asked for this multiple of the cluster's GPUs."""
 _SOURCE = "https://github.com/hkust-adsl/kubernetes-scheduler-simulator, folder data/csv"
 
 
@@ -27,37 +28,15 @@ class TraceError(Exception):
     """A trace cannot be used; the message says where and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class TraceNode:
-    """A node: milli-CPU, MiB, GPUs and their model."""
+class TracePod(TraceJob):
+    """A pod, as a job of one pod without times."""
 
-    name: str
-    cpu: int
-    memory: int
-    gpus: int
-    model: str
-
-
-@dataclass(frozen=True, slots=True)
-class TracePod:
-    """A pod: milli-CPU, MiB, GPUs, thousandths of each, and the models that will do (none: any)."""
-
-    name: str
-    cpu: int
-    memory: int
-    gpus: int
-    milli: int
-    models: tuple[str, ...]
+    __slots__ = ()
 
     @property
     def size(self) -> str:
         """What it counts as."""
-        return "CPU" if not self.gpus else "part" if self.milli < WHOLE else str(self.gpus)
-
-    @property
-    def demand(self) -> int:
-        """Thousandths of GPUs."""
-        return self.gpus * self.milli
+        return "CPU" if not self.gpus else "part" if self.is_part else str(self.gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +45,11 @@ class Arrival:
 
     seed: int
     pods: Sequence[int]
-    """Rows of the list of pods."""
+    """The pods in order of arrival, as indexes of the list of pods."""
     nodes: Sequence[int]
-    """Rows of the list of nodes."""
+    """The nodes in the order of ties, as indexes of the list of nodes."""
     is_recorded: bool
-    """Taken from a file, not made up from the seed."""
+    """Whether the arrival was read from a file, and not made from the seed."""
 
 
 def read_nodes(folder: Path) -> list[TraceNode]:
@@ -150,7 +129,8 @@ def _pod(row: _Row) -> TracePod:
     if gpus and not milli:
         raise row.error("gpu_milli", "is 0 for a pod with GPUs")
     models = tuple(filter(None, spec.split("|"))) if gpus else ()
-    return TracePod(row.text("name"), row.number("cpu_milli"), row.number("memory_mib"), gpus, milli, models)
+    cpu, memory = row.number("cpu_milli"), row.number("memory_mib")
+    return TracePod(0.0, None, gpus=gpus, milli=milli, cpu=cpu, memory=memory, models=models)
 
 
 @dataclass(frozen=True, slots=True)

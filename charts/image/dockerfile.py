@@ -13,14 +13,14 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction, such as ``RUN`` and what stands after it."""
+    """One instruction: its word, for example ``RUN``, and the text after the word."""
 
     word: str
     rest: str
 
     @property
     def words(self) -> list[str]:
-        """What stands after it, as words without quotes."""
+        """The text after the instruction, as words without quotes."""
         return shlex.split(self.rest)
 
     def pairs(self, arguments: Mapping[str, str]) -> dict[str, str]:

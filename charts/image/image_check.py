@@ -1,7 +1,7 @@
 """Builds what the image holds, without Docker: does what the Dockerfile says in a scratch folder, and runs the result.
 
 COPY, RUN and USER of the build stage are carried out one after the other, with a scratch folder for /opt/gangline; then
-the three programs run with the environment of the last stage, as user 1000 where this one may become another, in a
+the three programs run with the environment of the last stage, as user 1000 if this process may change its user, in a
 home that nobody may write to. It needs the network for the wheels.
 """
 
@@ -56,7 +56,7 @@ def check(scratch: Path, say: Say) -> None:
 
 
 class _Runner:
-    """Carries out the instructions of the build stage in ``scratch``: src is what was copied, opt what is installed."""
+    """Carries out the instructions of the build stage in ``scratch``: copied files go to src, installed ones to opt."""
 
     def __init__(self, scratch: Path, user: users.User, environ: Mapping[str, str], say: Say) -> None:
         self.installed = scratch / "opt"
@@ -68,7 +68,7 @@ class _Runner:
         self._say = say
 
     def instruction(self, instruction: dockerfile.Instruction) -> None:
-        """Do what one instruction says; those that have nothing to do here are passed over."""
+        """Carry out one instruction; instructions without an effect outside of Docker are skipped."""
         if instruction.word == "COPY":
             *sources, target = instruction.words
             for source in sources:

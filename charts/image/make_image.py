@@ -1,8 +1,8 @@
 """Builds the container image with Docker, and writes its SBOM and its provenance beside it, in dist/.
 
-The base image is taken by its digest: the one that is given, or the one that the registry has for BASE at this moment.
-The tree has to be committed, or the commit in the statement would be a lie. The statement is not signed here:
-`cosign attest --predicate` does that, with a key that this program must not have.
+The base image is named by its digest: the digest that is given, or the one that the registry has for BASE at this
+moment. The tree has to be committed: otherwise the image would not be made of the commit in the statement. The
+statement is not signed here: `cosign attest --predicate` does that, with a key that this program must not have.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from statements import Base, Build, bill_of_materials, parse_base, provenance
 
 ROOT = Path(__file__).parents[2]
 BASE = "docker.io/library/python:3.11-slim-bookworm"
-"""Whose digest is asked for where none is given."""
+"""The base image whose digest is looked up if none is given."""
 LOCKS = ("requirements/runtime.txt", "requirements/build.txt")
-"""What goes into the image, and what builds its wheel."""
+"""The lock files of the packages in the image, and of the packages that build its wheel."""
 SBOM, PROVENANCE = "sbom.cdx.json", "provenance.json"
 
 Run = Callable[[Sequence[str]], str]
@@ -78,7 +78,11 @@ def main() -> None:
     """Exit 0 if the image and both files are there, 1 with one line if not."""
     parser = argparse.ArgumentParser(description="Build the image, its SBOM and its provenance.")
     parser.add_argument("--tag", default="gangline")
-    parser.add_argument("--base", default="", help="IMAGE@sha256:DIGEST; by default what the registry has now")
+    parser.add_argument(
+        "--base",
+        default="",
+        help="the base image, as IMAGE@sha256:DIGEST; by default the one that the registry has now",
+    )
     words = parser.parse_args()
     try:
         build = make(words.tag, words.base, ROOT / "dist", _run, lambda: datetime.now(UTC))

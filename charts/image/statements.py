@@ -1,7 +1,8 @@
 """Says what the image is made of (CycloneDX) and how it was made (in-toto, SLSA provenance v1); pure.
 
 Rules
-- Nothing is said that is not known: of each package the files that the lock permits, of the base image its digest.
+- The statements contain known facts alone: the files of each package that the lock permits, and the base image's
+  digest.
 - The same build says the same: time and identities come in as arguments, and lists are sorted.
 """
 
@@ -52,7 +53,7 @@ class Build:
     started: datetime
     finished: datetime
     locks: Mapping[str, tuple[str, Sequence[Pin]]]
-    """By path: the SHA-256 of the file, and what it pins."""
+    """For each lock file, by path: the SHA-256 of the file, and the packages that it pins."""
 
 
 def parse_base(text: str) -> Base:

@@ -1,4 +1,4 @@
-"""Runs commands as the image's user, where the one who asks may become another."""
+"""Runs commands as the user of the image, if this process may change its user."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _FITS = "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who runs a command: user 1000 for root, else whoever asks. ``path`` finds a Python that this user may execute."""
+    """The user who runs commands: 1000 if this process is root, else its own. ``path`` has a Python for this user."""
 
     prefix: tuple[str, ...]
     path: str
 
     def run(self, command: Sequence[str], environ: Mapping[str, str], folder: Path) -> str:
-        """What a command prints that was found on the PATH of its environment. Raises CalledProcessError."""
+        """Run a command, looked up on the PATH of its environment; returns its output. Raises CalledProcessError."""
         program = shutil.which(command[0], path=environ["PATH"]) or command[0]
         words = [*self.prefix, program, *command[1:]]
         return subprocess.run(words, cwd=folder, env=environ, check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -31,7 +31,7 @@ def find(path: str) -> User:
     """The user for a PATH; its Python goes first. ValueError if there is no Python that fits."""
     drop = shutil.which("setpriv") if os.getuid() == 0 else None
     prefixes: list[tuple[str, ...]] = [()]
-    if drop:  # a Python in the home of root is none for others: then all is done as root
+    if drop:  # other users cannot run a Python in root's home: then commands run as root
         prefixes.insert(0, (drop, f"--reuid={USER}", f"--regid={USER}", "--clear-groups"))
     for prefix in prefixes:
         for folder in path.split(os.pathsep):

@@ -7,8 +7,24 @@ from collections.abc import Iterator
 
 import click
 
+from gangline.errors import ClusterError, LeadershipLost, NotAllowed
 from gangline.main import cli
 from gangline_docs.markdown import code, page, prose, table
+
+EXIT_CODES = (
+    ("0", "Success."),
+    ("1", "A failure. Also: nothing in the cluster has the name that was given."),
+    ("2", "Wrong usage: an unknown option, or an argument that is missing or cannot be read."),
+    (str(LeadershipLost.exit_code), "`gangline run` has lost its Lease."),
+    (
+        str(ClusterError.exit_code),
+        "The cluster cannot be read: no kubeconfig, no such context, no API server that answers, or credentials that "
+        "it does not accept.",
+    ),
+    (str(NotAllowed.exit_code), "The user may not do what the command does."),
+    ("130", "Ctrl-C."),
+)
+"""What a command ends with."""
 
 
 def walk(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -25,10 +41,11 @@ def walk(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[tuple
 def render() -> str:
     """The page."""
     summary = (
-        "Each command exits 0 on success, 1 on a failure with one line on standard error, and 2 on wrong usage. "
-        "`-h` or `--help` tells what stands here."
+        "`-h` or `--help` tells what stands here. Commands that read a cluster have "
+        "[options of kubectl](../operating/kubectl.md). A command that fails writes one line to standard error."
     )
-    return page("Commands", summary, *(_section(words, command) for words, command in walk(cli, ("gangline",))))
+    codes = table(("Exit code", "Meaning"), EXIT_CODES)
+    return page("Commands", summary, codes, *(_section(words, command) for words, command in walk(cli, ("gangline",))))
 
 
 def _section(words: tuple[str, ...], command: click.Command) -> str:

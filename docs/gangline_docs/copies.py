@@ -8,7 +8,12 @@ from pathlib import Path
 from gangline_docs.markdown import page, table
 
 ROOT = Path(__file__).parents[2]
-PLACES = {"plugins/README.md": "reference/plugins.md", "docs/design.md": "design.md", "SECURITY.md": "security.md"}
+PLACES = {
+    "plugins/README.md": "reference/plugins.md",
+    "docs/design.md": "design.md",
+    "SECURITY.md": "security.md",
+    "benchmarks/README.md": "benchmarks.md",
+}
 """Files of the repository that are pages of the site."""
 TRACES = ROOT / "plugins" / "gangline_plugins" / "anti_fragmentation" / "README.md"
 _COLUMNS = ("variant", "FirstFit", "BestFit", "FGD", "FGD, random ties", "balanced")
@@ -48,6 +53,14 @@ def fragmentation_table() -> str:
     places = [rows[head].index(column) for column in _COLUMNS]
     body = [[row[place] for place in places] for row in rows[head + 2 :] if len(row) == len(rows[head])]
     return table(["Variant of the trace", *_COLUMNS[1:]], body)
+
+
+def packing_figures() -> str:
+    """How well Gangline packs GPUs, from README.md."""
+    text = with_links(ROOT / "README.md")
+    found = re.search(r"^How well Gangline packs GPUs: .*?(?=\n\n)", text, re.MULTILINE | re.DOTALL)
+    assert found is not None, "README.md has no figures"
+    return found[0]
 
 
 def plugin_rules() -> str:

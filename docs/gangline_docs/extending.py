@@ -7,6 +7,7 @@ import types
 from collections.abc import Iterator
 
 import gangline
+from gangline import public
 from gangline.api import hookspecs
 from gangline.api.hookspecs import POINTS, Hooks
 from gangline.profile.calling import ASYNC_POINTS
@@ -50,5 +51,5 @@ def _api() -> Iterator[tuple[str, str]]:
     for name in gangline.__all__:
         thing = getattr(gangline, name)
         documented = inspect.isclass(thing) or inspect.isfunction(thing) or inspect.ismodule(thing)
-        doc = (inspect.getdoc(thing) or "") if documented else constant_doc(gangline, name)
+        doc = (inspect.getdoc(thing) or "") if documented else constant_doc(public, name)
         yield code(name), prose(doc.partition("\n\n")[0])

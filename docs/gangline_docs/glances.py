@@ -53,25 +53,27 @@ def glance() -> Overview:
 
 def status() -> str:
     """The tables of `gangline status`."""
-    screen = _screen()
+    screen = new_screen()
     show(glance(), screen)
-    return _block(screen)
+    return block(screen)
 
 
 def topology() -> str:
     """The picture of `gangline topology`."""
     cluster, _, levels = seen()
-    screen = _screen()
+    screen = new_screen()
     for line in drawn(cluster, levels):
         screen.print(line)
-    return _block(screen)
+    return block(screen)
 
 
-def _screen() -> Console:
+def new_screen() -> Console:
+    """A screen that keeps what is printed on it."""
     return Console(width=_WIDTH, file=StringIO(), highlight=False, color_system=None)
 
 
-def _block(screen: Console) -> str:
+def block(screen: Console) -> str:
+    """What was printed, as a block of a page."""
     assert isinstance(screen.file, StringIO)
     lines = [line.rstrip() for line in screen.file.getvalue().splitlines()]
     return "\n".join(["``` { .text .wide }", *lines, "```"])

@@ -15,6 +15,7 @@ import msgspec
 
 import gangline
 from gangline import simulate, testing
+from gangline.testing import configured, deciding, gang_stories, gangs
 from gangline_docs.markdown import code, prose, table
 from gangline_docs.source import constant_doc, field_docs
 
@@ -31,7 +32,7 @@ CLASSES: tuple[type[Any], ...] = (
     gangline.KeptColumns,
     simulate.SimulatedCluster,
 )
-MODULES: tuple[types.ModuleType, ...] = (testing, simulate)
+MODULES: tuple[types.ModuleType, ...] = (testing, deciding, gangs, gang_stories, configured, simulate)
 
 
 @dataclass(frozen=True, slots=True)

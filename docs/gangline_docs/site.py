@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gangline_docs import commands, configuration, copies, crds, extending, glances, metrics, names, plugins, rights
+from gangline_docs import (
+    commands,
+    configuration,
+    copies,
+    crds,
+    differences,
+    extending,
+    glances,
+    metrics,
+    names,
+    plugins,
+    rights,
+)
 
 PAGES: dict[str, Callable[[], str]] = {
     "reference/resources.md": crds.render,
@@ -20,12 +32,22 @@ PAGES: dict[str, Callable[[], str]] = {
     "security.md": copies.security,
 }
 
+COPIED = {
+    "benchmarks.md": "benchmarks/README.md",
+    "changelog.md": "CHANGELOG.md",
+    "reference/values.md": "charts/gpu-scheduler/values.yaml",
+    "security.md": "SECURITY.md",
+}
+"""The files of the repository that pages are copies of, for the links by which readers edit a page."""
+
 PARTS: dict[str, Callable[[], str]] = {
+    "packing_figures": copies.packing_figures,
     "fragmentation_table": copies.fragmentation_table,
     "plugin_rules": copies.plugin_rules,
     "scheduler_rights": rights.scheduler,
     "agent_rights": rights.agent,
     "webhook_rights": rights.webhook,
+    "difference_output": differences.output,
     "status_output": glances.status,
     "topology_output": glances.topology,
 }

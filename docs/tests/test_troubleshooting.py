@@ -1,4 +1,4 @@
-"""Every message on the page about troubleshooting is one that the code writes."""
+"""Every message on the page about troubleshooting, and in tables of other pages, is one that the code writes."""
 
 from __future__ import annotations
 
@@ -51,6 +51,21 @@ def is_written(message: str) -> bool:
 @pytest.mark.parametrize("message", messages())
 def test_a_message_is_in_the_code(message: str) -> None:
     assert all(is_written(part) for part in message.split("..."))
+
+
+def seen(page: str) -> list[str]:
+    """The messages in the tables *What you see* of another page."""
+    text = (ROOT / "docs" / "operating" / f"{page}.md").read_text(encoding="utf-8")
+    tables = [part.split("\n\n")[0] for part in text.split("| What you see |")[1:]]
+    rows = [row.split(" | ")[0] for table in tables for row in table.splitlines()]
+    return [message for row in rows for message in re.findall(r"`([^`]+)`", row)]
+
+
+@pytest.mark.parametrize("message", [*seen("replay"), *seen("kubectl")])
+def test_a_message_of_a_command_is_in_the_code(message: str) -> None:
+    parts = [part for part in message.split(": ") if len(part) >= LEAST]  # values stand before and after colons
+
+    assert any(is_written(part) for part in parts)
 
 
 def test_a_message_that_nobody_writes_is_found_out() -> None:

@@ -1,4 +1,6 @@
-"""Breaks things and judges what becomes of it: `python -m gangline_chaos run`, and `judge FILE` for a run's history."""
+"""The command line: `python -m gangline_chaos run` breaks things and judges the run; `judge FILE` judges its history
+again.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from gangline_chaos.virtual.playing import play as play_machine
 
 FOLDER = Path(".chaos")
 LENGTH = 100
-"""Steps on one cluster in memory."""
+"""The number of steps on each cluster in memory."""
 
 
 @click.group()
@@ -32,21 +34,37 @@ ELECTION = click.option(
     "--election/--no-election",
     "elect",
     default=True,
-    help="Without it all schedulers bind pods at the same time, and only the rules on devices are checked.",
+    help="Whether the schedulers elect a leader. Otherwise all bind pods, and only the rules on devices are checked.",
 )
 
 
 @cli.command()
 @click.option(
-    "--seconds", type=click.FloatRange(min=1), default=480.0, show_default=True, help="How long faults go on."
+    "--seconds",
+    type=click.FloatRange(min=1),
+    default=480.0,
+    show_default=True,
+    help="How long faults go on, in seconds.",
 )
-@click.option("--faults", "count", type=click.IntRange(min=1), help="So many faults instead, however long that takes.")
-@click.option("--seed", type=int, default=None, help="Of faults and workload. Default: another one at each run.")
-@click.option("--fault", "names", multiple=True, type=click.Choice(list(FAULTS)), help="Only these. Default: all.")
+@click.option("--faults", "count", type=click.IntRange(min=1), help="Go on until there were so many faults instead.")
+@click.option(
+    "--seed", type=int, default=None, help="The seed of faults and workload. Default: a new one for each run."
+)
+@click.option(
+    "--fault",
+    "names",
+    multiple=True,
+    type=click.Choice(list(FAULTS)),
+    help="The fault to use; may be repeated. Default: all faults.",
+)
 @click.option("--replicas", type=click.IntRange(min=2, max=8), default=REPLICAS, show_default=True)
 @ELECTION
 @click.option(
-    "--folder", type=click.Path(path_type=Path), default=FOLDER, show_default=True, help="For logs and history."
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=FOLDER,
+    show_default=True,
+    help="The folder for logs and history.",
 )
 def run(
     seconds: float,
@@ -57,7 +75,7 @@ def run(
     elect: bool,
     folder: Path,
 ) -> None:
-    """Break things for so long; exit 1 if the history breaks a rule."""
+    """Break things for some time, and judge the history; exit 1 if a rule was broken."""
     seed = int(time.time()) if seed is None else seed
     place = folder / f"seed-{seed}-{time.strftime('%Y%m%dT%H%M%S')}"
     place.mkdir(parents=True)
@@ -75,8 +93,10 @@ def run(
 
 
 @cli.command()
-@click.option("--steps", type=click.IntRange(min=1), default=50_000, show_default=True, help="How many, about.")
-@click.option("--seed", type=int, default=None, help="Of all steps. Default: another one at each run.")
+@click.option(
+    "--steps", type=click.IntRange(min=1), default=50_000, show_default=True, help="The number of steps, about."
+)
+@click.option("--seed", type=int, default=None, help="The seed of all steps. Default: a new one for each run.")
 def virtual(steps: int, seed: int | None) -> None:
     """Steps of a state machine in virtual time, on an API server in memory; fails with the shortest ones that fail.
 
@@ -94,7 +114,7 @@ def virtual(steps: int, seed: int | None) -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @ELECTION
 def judge(file: Path, elect: bool) -> None:
-    """Judge a history once more; exit 1 if it breaks a rule."""
+    """Judge the history of an earlier run again; exit 1 if a rule was broken."""
     judged = judged_from(read(file), elect)
     _show(judged)
     sys.exit(1 if judged.violations else 0)

@@ -29,14 +29,14 @@ HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-lengt
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """What becomes of requests."""
+    """How requests are answered during a storm."""
 
     reads: tuple[int, ...]
-    """How those that read are answered; without any they are passed on."""
+    """The statuses with which reading requests are answered; without any, reads are passed on."""
     writes: tuple[int, ...]
     share_passed: float
     share_lost: float = 0.0
-    """Of all requests: no answer comes, whether the request is carried out or not."""
+    """The share of requests that get no answer, whether or not they are carried out."""
 
 
 MIXED = Storm((429, 500, 503), (409, 429, 500, 503, 504), 0.5, 0.15)

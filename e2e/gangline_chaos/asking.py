@@ -17,7 +17,7 @@ Answer = TypeVar("Answer")
 
 
 async def patiently(ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    """The answer, once there is one. Raises Refused for what is wrong with the request itself."""
+    """Ask until there is an answer, and return it. Raises Refused if the request itself is at fault."""
     while True:
         try:
             return await ask()

@@ -38,7 +38,7 @@ def reached() -> list[str]:
 
 
 async def dies_at(site: Site, said: str, work: Callable[[], Awaitable[None]]) -> bool:
-    """Let the standby die at a failpoint while it leads and there is work; whether it died there and was not killed."""
+    """Let the standby die at a failpoint while it leads and there is work. False if it had to be killed."""
     replicas = site.replicas
     leader, doomed = await replicas.pair()
     replicas.hold(doomed)
@@ -56,7 +56,7 @@ async def dies_at(site: Site, said: str, work: Callable[[], Awaitable[None]]) ->
 
 
 async def at_each(site: Site, seed: int, history: HistoryFile, say: Callable[[str], None]) -> list[str]:
-    """Let one leader after the other die, each at the next failpoint; the failpoints that were not reached.
+    """Let one leader after the other die, each at the next failpoint; returns the failpoints that were not reached.
 
     Of three replicas one is doomed to die. The other ones are keepers: after each death the standby takes over and has
     all pods bound, and then hands over to the doomed one, which has started meanwhile.
@@ -93,9 +93,9 @@ async def at_each(site: Site, seed: int, history: HistoryFile, say: Callable[[st
 
 
 async def _hand_over_past(site: Site, leader: Replica, standby: Replica, doomed: Replica) -> None:
-    """Hand over to the doomed replica, and not to the standby: that one stands still meanwhile.
+    """Let the doomed replica lead next, and not the standby, which is stopped meanwhile.
 
-    A doomed replica that has been quicker than the keepers, and has died of that already, need not lead again.
+    If the doomed replica has led and died already, it need not lead again.
     """
     await site.api.until(lambda: _ready_or_ended(standby), f"{standby.name} is ready", READY_S)
     standby.signal(signal.SIGSTOP)
@@ -133,7 +133,7 @@ async def _is_quiet(site: Site) -> bool:
 
 
 async def hand_over(site: Site, leader: Replica, doomed: Replica) -> None:
-    """Stop the leader, and wait until the other one leads or has died of that."""
+    """Stop the leader, and wait until the doomed replica leads or has died as the leader."""
     await site.api.until(lambda: _ready_or_ended(doomed), f"{doomed.name} is ready", READY_S)
     leader.is_expected_to_end = True
     leader.signal(signal.SIGTERM)
@@ -143,7 +143,7 @@ async def hand_over(site: Site, leader: Replica, doomed: Replica) -> None:
 
 
 async def _dies(doomed: Replica) -> bool:
-    """Whether a process dies; it is killed if it does not."""
+    """Whether a process dies by itself in time; otherwise it is killed."""
     died = await asyncio.to_thread(doomed.scheduler.process.wait, DIES_S)
     if not died:
         await asyncio.to_thread(doomed.kill)
@@ -151,14 +151,14 @@ async def _dies(doomed: Replica) -> bool:
 
 
 async def _churn(site: Site, rng: random.Random, number: int) -> None:
-    """The units of the round before go, and a gang and pods with claims come."""
+    """Delete the units of the last round, and create a gang and pods with claims."""
     await site.workload.end()
     await site.workload.add(units.gang(rng, f"gang-{number}", STAYS_S))
     await site.workload.add(units.with_claims(f"claims-{number}", [rng.randint(1, 2) for _ in range(3)], STAYS_S))
 
 
 async def _fill_report(site: Site, number: int) -> None:
-    """A pod is bound to a new node without a report, and then the node reports its devices: the pod gets its own.
+    """Bind a pod to a new node without a report, and then report the node's devices: the pod gets devices.
 
     A report is created empty and filled afterwards, as agents do.
     """

@@ -31,10 +31,10 @@ ON_THE_WAY = tuple(name for name in failpoints.NAMES if not name.startswith(("an
 """The failpoints that usual work passes."""
 JUMPS_S = (-86400.0, -3600.0, -45.0, 45.0, 3600.0, 86400.0)
 RETRY_S = 0.3
-Lane = Literal["schedulers", "objects"]
-"""What is broken: schedulers, their connections and the control plane; or objects."""
+Lane = Literal["schedulers", "nodes", "pods", "leases"]
+"""The lanes: schedulers, their connections and the control plane; nodes, agents and the webhook; other objects."""
 Breaks = AbstractAsyncContextManager[str]
-"""Entered, it says what is broken."""
+"""Its entry breaks something, and returns in words what is broken; its exit ends the fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Fault:
     shortest_s: float = 0.0
     longest_s: float = 0.0
     is_elected: bool = False
-    """Whether it makes sense only where a leader is elected."""
+    """Whether the fault makes sense only if a leader is elected."""
     lane: Lane = "schedulers"
 
 
@@ -251,16 +251,16 @@ _ALL = (
     Fault("conflicts", answers(CONFLICTS), 1.0, 3.0),
     Fault("throttling", answers(THROTTLING), 1.0, 3.0),
     Fault("server-errors", answers(ERRORS), 1.0, 3.0),
-    Fault("lose-node", strangers.lose_node, 0.5, 4.0, lane="objects"),
-    Fault("unready-nodes", strangers.unready_nodes, 0.5, 5.0, lane="objects"),
-    Fault("delete-reports", strangers.delete_reports, 0.5, 3.0, lane="objects"),
-    Fault("silent-agents", strangers.silent_agents, 0.5, 3.0, lane="objects"),
-    Fault("webhook-down", strangers.webhook_down, 0.5, 3.0, lane="objects"),
-    Fault("delete-pods", strangers.delete_pods, 0.5, 1.0, lane="objects"),
-    Fault("delete-groups", strangers.delete_groups, 0.5, 1.0, lane="objects"),
-    Fault("delete-locks", strangers.delete_locks, 0.0, 1.0, lane="objects"),
-    Fault("delete-election", strangers.delete_election, 0.0, 1.0, is_elected=True, lane="objects"),
+    Fault("lose-node", strangers.lose_node, 0.5, 4.0, lane="nodes"),
+    Fault("unready-nodes", strangers.unready_nodes, 0.5, 5.0, lane="nodes"),
+    Fault("delete-reports", strangers.delete_reports, 0.5, 3.0, lane="nodes"),
+    Fault("silent-agents", strangers.silent_agents, 0.5, 3.0, lane="nodes"),
+    Fault("webhook-down", strangers.webhook_down, 0.5, 3.0, lane="nodes"),
+    Fault("delete-pods", strangers.delete_pods, 0.5, 1.0, lane="pods"),
+    Fault("delete-groups", strangers.delete_groups, 0.5, 1.0, lane="pods"),
+    Fault("delete-locks", strangers.delete_locks, 0.0, 1.0, lane="leases"),
+    Fault("delete-election", strangers.delete_election, 0.0, 1.0, is_elected=True, lane="leases"),
 )
 FAULTS: Mapping[str, Fault] = {fault.name: fault for fault in _ALL}
-"""By name."""
+"""All faults, by name."""
 LANES: tuple[Lane, ...] = get_args(Lane)

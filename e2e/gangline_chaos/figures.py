@@ -10,7 +10,7 @@ from gangline_chaos.judge.judging import Judge
 
 
 def lines(judged: Judge) -> Iterator[str]:
-    """What a person reads of a judgement."""
+    """The lines that show a judgement to a person."""
     yield f"{judged.faults} faults, {judged.revisions} revisions checked, {judged.bound} times a pod was bound"
     yield f"{len(judged.violations)} violations"
     yield from (f"  {violation}" for violation in judged.violations)

@@ -32,7 +32,7 @@ class Gate:
 
     @property
     def port(self) -> int:
-        """Where it listens, once it is open."""
+        """The port on which the gate listens, once it is open."""
         assert self._server is not None
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -50,7 +50,7 @@ class Gate:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def set(self, mode: Mode) -> None:
-        """From now on treat what passes in this way."""
+        """Pass on data in this mode from now on."""
         before, self._mode = self._mode, mode
         if mode == "cut" or before == "dropping":
             self.break_all()

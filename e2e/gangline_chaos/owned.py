@@ -15,7 +15,7 @@ from gangline_e2e.workloads import Manifest, Manifests
 RECOVERY = "gangline.dev/recovery"
 _PREFIX = "jobset.sigs.k8s.io/"
 _BACKOFF_LIMIT = 10_000
-"""Of Jobs: faults end more pods than a Job allows by default."""
+"""The backoffLimit of Jobs: faults end more pods than a Job allows by default."""
 
 
 def replica_set(name: str, size: int, rule: Rule, gpus: int) -> Gang:

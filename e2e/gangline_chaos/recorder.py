@@ -22,7 +22,7 @@ from gangline_e2e.errors import HarnessError, WaitedTooLong
 POLL_S = 0.1
 REQUEST_S = 10.0
 ALL = base64.b64encode(b"\0").decode()
-"""As key and as the end of the range: all keys."""
+"""The range of all keys, for etcd: this is its key and its end."""
 FIRST = 2
 """The revision of the first write."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,8 +42,12 @@ REPLICAS = 2
 STAYS_S = (1.5, 12.0)
 RECOVERY = {"graceSeconds": 1.0, "roomSeconds": 20.0}
 """Arguments of the plugin Recovery: a node is lost after a second, as faults are shorter than its usual grace."""
-RECOVERS_S: Mapping[Lane, float] = {"schedulers": 90.0, "objects": 3.0}
-"""How long a lane waits after a fault for the pods that wait; then it goes on, and the judge has the word."""
+STORM_S = 60.0
+"""Faults come in storms of this length; after each storm all that has been broken recovers."""
+RECOVERS_S = 90.0
+"""Seconds within which waiting pods have to get nodes: after each storm, and after each fault of schedulers. The run
+goes on in any case; the judge says whether a rule was broken.
+"""
 SETTLES_S = 150.0
 POLL_S = 0.4
 LONGEST_PAUSE_S = 0.5
@@ -59,14 +63,14 @@ class Plan:
     seed: int
     seconds: float = 480.0
     faults: tuple[str, ...] = tuple(FAULTS)
-    """Names; those of a lane come in a random order, each as often as the others."""
+    """Names; those of a lane come in a random order, each as often as the others of the lane."""
     at_least: int = 0
-    """So many faults, however long that takes."""
+    """Go on until so many faults have come."""
     rounds: int = 0
-    """Each fault at least so often, however long that takes."""
+    """Go on until each fault has come so many times."""
     replicas: int = REPLICAS
     elect: bool = True
-    """Without it all schedulers bind pods at the same time."""
+    """Whether the schedulers elect a leader; otherwise all of them bind pods at the same time."""
     stays_s: tuple[float, float] = STAYS_S
     lease_s: float = LEASE_S
 
@@ -93,7 +97,7 @@ async def run(plan: Plan, folder: Path, say: Say) -> Path:
 
 @asynccontextmanager
 async def built(plan: Plan, folder: Path, history: HistoryFile) -> AsyncIterator[Site]:
-    """Everything runs, and ends with the block."""
+    """Start all parts of a run; they end with the block."""
     async with AsyncExitStack() as stack:
         plane = await asyncio.to_thread(ControlPlane(folder / "control-plane", OPTIONS).__enter__)
         stack.push_async_callback(asyncio.to_thread, plane.close)
@@ -142,12 +146,28 @@ async def _furnish(api: Api) -> None:
 
 
 async def _play(site: Site, plan: Plan, history: HistoryFile, say: Say) -> None:
-    """Fault after fault in each lane, until the time is over."""
+    """Storm after storm, until the time is over."""
     await site.replicas.leader()
     play = _Play(site, plan, history, say, time.monotonic() + plan.seconds)
-    async with _in_background(site.workload.run()), asyncio.TaskGroup() as lanes:
-        for lane in LANES:
-            lanes.create_task(play.lane(lane))
+    lanes = [_Lane(plan, lane) for lane in LANES]
+    async with _in_background(site.workload.run()):
+        while not all(map(play.is_over, lanes)):
+            storm = time.monotonic() + STORM_S
+            async with asyncio.TaskGroup() as group:
+                for lane in lanes:
+                    group.create_task(play.storm(lane, storm))
+            await play.recover()
+
+
+class _Lane:
+    """The faults that come one after the other."""
+
+    def __init__(self, plan: Plan, lane: Lane) -> None:
+        self.rng = random.Random(f"times {lane} {plan.seed}")
+        self.faults = chosen(plan, lane)
+        self.due = plan.rounds * sum(FAULTS[name].lane == lane for name in plan.faults)
+        """How many more faults of this lane have to come before the run may end."""
+        self.next = next(self.faults, None)
 
 
 class _Play:
@@ -161,19 +181,30 @@ class _Play:
         self._end = end
         self._count = 0
 
-    async def lane(self, lane: Lane) -> None:
-        """The faults of a lane, one after the other."""
-        plan, rng = self._plan, random.Random(f"times {lane} {self._plan.seed}")
-        least = plan.rounds * sum(FAULTS[name].lane == lane for name in plan.faults)
-        for number, fault in enumerate(chosen(plan, lane)):
-            await asyncio.sleep(rng.uniform(0.0, LONGEST_PAUSE_S))
-            if number >= least and self._count >= plan.at_least and time.monotonic() > self._end:
+    def is_over(self, lane: _Lane) -> bool:
+        """Whether no more faults of a lane have to come."""
+        is_late = self._count >= self._plan.at_least and time.monotonic() > self._end
+        return lane.next is None or (lane.due <= 0 and is_late)
+
+    async def storm(self, lane: _Lane, until: float) -> None:
+        """Faults of a lane, one after the other, for some time."""
+        while time.monotonic() < until:
+            await asyncio.sleep(lane.rng.uniform(0.0, LONGEST_PAUSE_S))
+            if self.is_over(lane) or lane.next is None:
                 return
+            fault, lane.next = lane.next, next(lane.faults, None)
+            lane.due -= 1
             self._count += 1
-            await self._fault(fault, rng, f"{fault.name}-{self._count}")
+            await self._fault(fault, lane.rng, f"{fault.name}-{self._count}")
+
+    async def recover(self) -> None:
+        """Let the pods that wait now come to nodes."""
+        began = time.monotonic()
+        how = "all that waited is bound" if await _recovered(self._site, RECOVERS_S) else "pods wait still"
+        self._say(f"{self._site.recorder.now():7.1f} s  {how}, {time.monotonic() - began:.1f} s after the storm")
 
     async def _fault(self, fault: Fault, rng: random.Random, name: str) -> None:
-        """One fault: it begins, lasts, ends, and is recovered from."""
+        """Play one fault from its begin to its end. After a fault of schedulers, wait until pods have their nodes."""
         site = self._site
         self._history.add(Mark(site.recorder.now(), "begin", name))
         seconds = rng.uniform(fault.shortest_s, fault.longest_s)
@@ -184,15 +215,16 @@ class _Play:
             await asyncio.sleep(seconds)
         await site.recorder.caught_up()
         self._history.add(Mark(site.recorder.now(), "end", name, what))
-        began = time.monotonic()
-        recovered = await _recovered(site, RECOVERS_S[fault.lane])
-        took = time.monotonic() - began
-        how = "recovered in" if recovered else "pods wait after"
-        self._say(f"{site.recorder.now():7.1f} s  {name} ({what}) for {seconds:.1f} s, {how} {took:.1f} s")
+        said = f"{site.recorder.now():7.1f} s  {name} ({what}) for {seconds:.1f} s"
+        if fault.lane == "schedulers":
+            began = time.monotonic()
+            how = "recovered in" if await _recovered(site, RECOVERS_S) else "pods wait after"
+            said += f", {how} {time.monotonic() - began:.1f} s"
+        self._say(said)
 
 
 async def _recovered(site: Site, within_s: float) -> bool:
-    """Wait until the pods that wait now have nodes or are gone; whether that is so in time."""
+    """Wait until the pods that wait now have nodes or are gone; False if that takes too long."""
     waiting: set[str] | None = None
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
@@ -230,7 +262,7 @@ async def settle(site: Site, history: HistoryFile, say: Say) -> None:
 
 
 async def _until(site: Site, holds: Callable[[], Awaitable[bool]], what: str, say: Say) -> None:
-    """Wait for a condition as long as a run may take to settle; if it does not come, the judge has the word."""
+    """Wait for a condition, at most as long as a run may take to settle; the judge reports what is wrong otherwise."""
     began = time.monotonic()
     try:
         await site.api.until(holds, what, SETTLES_S)

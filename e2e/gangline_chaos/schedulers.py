@@ -24,12 +24,12 @@ from gangline_e2e.workloads import Manifest
 LEADS = re.compile(r"^leader_election_master_status\{.*\} 1\.0$", re.MULTILINE)
 PATIENCE_S = 0.5
 RESTART_S = 0.3
-"""Between two looks at the processes."""
+"""Seconds between two looks at the processes."""
 STOP_S = 15.0
 FULL = Path("/dev/full")
-"""Each write fails, as on a full disk."""
+"""A file to which each write fails, as on a full disk."""
 Ended = Callable[[str, str], None]
-"""Name of a replica, and how it has ended by itself."""
+"""Called with the name of a replica that has ended by itself, and how it has ended."""
 
 
 class Replica:
@@ -45,7 +45,7 @@ class Replica:
         """The process is stopped or killed, or kills itself at a failpoint."""
 
     def leads(self) -> bool:
-        """Whether it says that it leads; False for a process that does not answer."""
+        """Whether the process says in its metrics that it leads; False if it does not answer."""
         if not self.scheduler.alive():
             return False
         try:
@@ -128,16 +128,16 @@ class Replicas:
             await asyncio.to_thread(processes.stop, running, STOP_S)
 
     def ended(self, replica: Replica) -> None:
-        """A process has ended: if that is not in order, it is told."""
+        """A process has ended: report this, unless it was expected."""
         if why := replica.ending():
             self._ended(replica.name, why)
 
     def hold(self, replica: Replica) -> None:
-        """Do not start it when it ends."""
+        """Do not start this replica again while a fault keeps it down."""
         self._held.add(replica.name)
 
     def release(self, replica: Replica) -> None:
-        """Start it again when it ends, or has ended."""
+        """Start this replica again, now or whenever it ends."""
         self._held.discard(replica.name)
 
     async def leader(self, within_s: float = 60.0, among: Sequence[Replica] | None = None) -> Replica:

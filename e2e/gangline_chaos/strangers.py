@@ -1,6 +1,6 @@
 """Faults of objects: strangers delete them, nodes go or are not heard of, agents and the webhook fall silent.
 
-Each goes on while the API server is away for a while, as another fault may want.
+Each of these faults copes with an API server that is away for a while, because another fault may cause that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 WEBHOOK = "chaos"
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 STATES = (("False", "KubeletNotReady", NOT_READY), ("Unknown", "NodeStatusUnknown", UNREACHABLE))
-"""What the node lifecycle controller says of a node that complains, and of one that is not heard of."""
+"""The status of the condition Ready, and the taint, of a node that reports a fault, and of a node that is silent."""
 
 
 @asynccontextmanager
@@ -62,7 +62,7 @@ async def _say_ready(site: Site, number: int, status: str, reason: str, taints: 
     effects = [{"key": key, "effect": effect} for key in taints for effect in ("NoSchedule", "NoExecute")]
     played = None if taints else "fake"
     condition = {**node_losses.ready(status), "reason": reason}
-    if taints:  # kwok would say at once that the node is ready
+    if taints:  # otherwise kwok would set the node ready again at once
         await change(site.api, path, {"metadata": {"annotations": {KWOK_NODE: played}}})
     await change(site.api, f"{path}/status", {"status": {"conditions": [condition]}})
     await change(site.api, path, {"metadata": {"annotations": {KWOK_NODE: played}}, "spec": {"taints": effects}})

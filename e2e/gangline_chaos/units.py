@@ -20,16 +20,16 @@ FABRIC = Fabric(nodes=12, gpus=8, leaves=4, spines=2)
 """Leaves of 3 nodes, spines of 2 leaves."""
 DIALECTS: tuple[Dialect, ...] = (gangs.koordinator, gangs.scheduler_plugins, gangs.kueue, gangs.volcano)
 CORES = 11
-"""Of a pod for each of its GPUs: 8 of them and a few small pods fill a node of 96 cores."""
+"""The CPUs of a pod for each of its GPUs: pods with 8 GPUs and a few small pods fill a node of 96 CPUs."""
 MOST = {"": 40, SPINE: 24, LEAF: 12}
-"""The GPUs of a gang, by the level that it requires: half of what is there at most."""
+"""The most GPUs of a gang, by the level that it requires: half of those in a domain."""
 SHARES = (200, 250, 500, 700)
-"""Thousandths."""
+"""The sizes of shares, in thousandths of a device."""
 DRIVER = CLASS = "nic.example.com"
 CARDS = 4
 """Devices of the driver on each node."""
 LONGER, SHARE_LONGER = 20.0, 0.02
-"""Units that see many faults."""
+"""How much longer some units stay, so that they see many faults; and the share of these units."""
 RESOURCES = "resource.k8s.io/v1"
 CLAIMS = f"/apis/{RESOURCES}/namespaces/{{}}/resourceclaims"
 
@@ -40,15 +40,15 @@ class Unit:
 
     name: str
     gpus: int
-    """In all, a share counting as one."""
+    """The devices of all pods together; a share of a device counts as one."""
     objects: Manifests
     claims: Manifests
-    """ResourceClaims; objects and claims are made before the pods."""
+    """The ResourceClaims of the pods. Objects and claims are created before the pods."""
     pods: Manifests
     seconds: float
-    """How long it stays when it has its nodes."""
+    """For how many seconds the unit stays once it has its nodes."""
     controlled: int = 0
-    """How many pods its controllers make; the other units have their pods here."""
+    """How many pods the unit's controllers create; 0 if `pods` has them."""
     placed_at: float | None = None
     made_at: float = field(default=0.0)
 

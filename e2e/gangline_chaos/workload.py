@@ -25,24 +25,26 @@ from gangline_e2e.workloads import Manifest, is_bound, is_succeeded
 
 TICK_S = 0.4
 MOST_GPUS = 44
-"""That units ask for at a time, of 96."""
+"""The most GPUs that all units ask for at the same time, of 96."""
 SURGE, SURGE_GPUS = 4, 14
-"""Units that come together with a fault, and how many GPUs more are asked for then."""
+"""How many units come together with a fault, and for how many GPUs more they may ask then."""
 PATIENCE_S = 12.0
-"""When pods wait longer, a unit that has its nodes ends early: perhaps the pods lack room."""
+"""Seconds after which, if pods still wait, a unit with nodes ends early: perhaps the pods lack room."""
 HOMELESS_S = 6.0
-"""For which pods that a controller would replace stay on a node that was deleted, longer than the grace of recovery."""
+"""Seconds for which pods with a controller stay on a deleted node: longer than the grace of recovery."""
 FINALIZERS = {"metadata": {"finalizers": None}}
 
 
 class Workload:
-    """Everything that is wanted of a cluster, and the controllers that keep it so."""
+    """All units of a cluster, and the controllers that keep them complete."""
 
     def __init__(self, api: Api, rng: random.Random, seconds: tuple[float, float]) -> None:
         self._api = api
         self._rng = rng
         self._whims = random.Random(rng.random())
-        """For what depends on when things happen: the units are the same for each seed."""
+        """For choices that depend on timing. Units are made with the other generator, so a seed always gives the same
+        units.
+        """
         self._seconds = seconds
         self._units: dict[str, Unit] = {}
         self._count = 0
@@ -50,9 +52,9 @@ class Workload:
         self.grows = True
         """Whether new units come."""
         self.surge = 0
-        """More work comes next: 1 so that a fault meets work in progress, 2 for new work during the fault."""
+        """The additional work that comes next: 1 for work that a fault meets, 2 for new work during the fault."""
         self.pods: dict[str, Manifest] = {}
-        """By name, as they were listed last."""
+        """The pods by name, as listed last."""
         self._homeless: dict[str, float] = {}
         """When pods were first seen on a node that there is not, by UID."""
 
@@ -76,7 +78,7 @@ class Workload:
             await self._end(unit)
 
     def groups(self) -> list[str]:
-        """Where the PodGroups of all units are."""
+        """The paths of the PodGroups of all units."""
         made = [each for unit in self._units.values() for each in unit.objects if each["kind"] == "PodGroup"]
         return paths(self._api.namespace, made)
 

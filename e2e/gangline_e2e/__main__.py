@@ -29,7 +29,7 @@ _folder = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=background.default_folder,
     show_default="~/.local/state/gangline/control-plane",
-    help="Where its data, keys and logs stand.",
+    help="The folder with the data, keys and logs of the control plane.",
 )
 
 
@@ -49,18 +49,22 @@ def build() -> None:
 @cli.command()
 @_folder
 @click.option("--controller-manager", is_flag=True, help="Run kube-controller-manager too.")
-@click.option("--nodes", type=click.IntRange(min=0), default=0, help="Create that many KWOK nodes.")
-@click.option("--gpus", type=click.IntRange(1, MOST_GPUS), default=8, show_default=True, help="Of each node.")
+@click.option("--nodes", type=click.IntRange(min=0), default=0, help="Create so many KWOK nodes.")
+@click.option("--gpus", type=click.IntRange(1, MOST_GPUS), default=8, show_default=True, help="The GPUs of each node.")
 @click.option(
-    "--leaves", type=click.IntRange(min=1), help="Put the nodes under so many leaves, with a GpuNodeStatus each."
+    "--leaves",
+    type=click.IntRange(min=1),
+    help="Put the nodes under so many leaves, and give each node a GpuNodeStatus.",
 )
 @click.option(
-    "--spines", type=click.IntRange(min=1), help="And the leaves under so many spines; one for 25 without it."
+    "--spines",
+    type=click.IntRange(min=1),
+    help="Put the leaves under so many spines. Default: one spine for 25 leaves.",
 )
 def up(folder: Path, controller_manager: bool, nodes: int, gpus: int, leaves: int | None, spines: int | None) -> None:
     """Start a control plane in the background.
 
-    On standard output is what to run next, and on standard error what can be done then.
+    Prints to standard output the line that sets KUBECONFIG, and to standard error the commands that may follow.
     """
     if spines is not None and leaves is None:
         raise click.UsageError("--spines needs --leaves")
@@ -102,14 +106,14 @@ async def _create_fabric(kubeconfig: Path, shape: Fabric) -> None:
 
 
 def _next_steps(nodes: int, gpus: int, leaves: int | None, spines: int) -> str:
-    """What somebody can type once the cluster is there."""
+    """The nodes that exist, and the commands that a user may run next."""
     there = f"{nodes} nodes of {gpus} GPUs" if nodes else "No nodes"
     if leaves is not None:
         there += f", each with a GpuNodeStatus (leaves: {leaves}, spines: {spines})"
     steps = (
         ("gangline run &", "schedules what names gpu-scheduler"),
         ("gangline topology", "draws it"),
-        ("kubectl create -f FILE", "such as those in examples/"),
+        ("kubectl create -f FILE", "such as those in examples/; Jobs and Deployments need --controller-manager"),
         ("gangline status --scheduler https://localhost:10259", "what runs, what waits and why"),
         ("python -m gangline_e2e down", "stops everything and drops its data"),
     )
@@ -117,7 +121,7 @@ def _next_steps(nodes: int, gpus: int, leaves: int | None, spines: int) -> str:
 
 
 def main() -> None:
-    """Run the command line; 1 and one line on standard error when something fails."""
+    """Run the command line. After a failure it exits with 1 and one line on standard error."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         cli(prog_name="python -m gangline_e2e")

@@ -28,7 +28,7 @@ T = TypeVar("T")
 POLL_S = 0.1
 CONCURRENCY = 64
 CLOSED_S = 40.0
-"""asyncio waits 30 s for the other side's goodbye."""
+"""Seconds until connections have to be closed: asyncio waits 30 s for the end of TLS on the other side."""
 DROP_AT_ONCE = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
 SWEPT = frozenset({"delete", "list"})
 
@@ -65,7 +65,8 @@ _compact = partial(json.dumps, separators=(",", ":"))
 
 
 async def _until_closed(sockets: list[socket.socket]) -> None:
-    """Wait until a session that was closed has closed them: TLS says goodbye first, and a busy server is slow."""
+    """Wait until the sockets of a closed session are closed too: TLS ends first, and a busy server is slow. Raises
+    WaitedTooLong."""
     try:
         async with asyncio.timeout(CLOSED_S):
             while True:
@@ -160,7 +161,7 @@ class Api:
         await self.request("POST", f"{self.pods}/{pod}/binding", binding(pod, node))
 
     async def delete(self, path: str, *, at_once: bool = False) -> None:
-        """Delete an object; ``at_once`` does not leave it a grace period. Fine if it is gone."""
+        """Delete an object, with ``at_once`` without a grace period. An object that is gone is no error."""
         try:
             await self.request("DELETE", path, DROP_AT_ONCE if at_once else None)
         except Refused as error:
@@ -222,7 +223,8 @@ class Api:
     ) -> T:
         """Ask a condition again and again until it gives something true, and return that.
 
-        With ``progress`` the time begins anew whenever that gives another value: slow machines may take longer.
+        With ``progress`` the time begins anew whenever ``progress`` returns another value, so slow machines may take
+        longer.
         """
         before = None
         try:
@@ -241,7 +243,7 @@ class Api:
     async def watch(self, path: str) -> AsyncIterator[tuple[str, Manifest]]:
         """The objects of a collection as ADDED, then their changes, without end.
 
-        When the connection breaks, it gives ("RESTART", {}) and lists again.
+        When the connection breaks, the watch yields ("RESTART", {}) and lists again.
         """
         while True:
             try:
@@ -262,7 +264,7 @@ class Api:
             yield event["type"], event["object"]
 
     async def lines(self, path: str, version: str, **params: str) -> AsyncIterator[bytes]:
-        """What a watch from a resource version on says, one event a line, until the connection ends."""
+        """The lines of a watch from a resource version on, one event a line, until the connection ends."""
         params |= {"watch": "true", "resourceVersion": version}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
         async with self._session.get(path, params=params, timeout=timeout) as response:
@@ -275,9 +277,9 @@ class Api:
                     yield line
 
     async def inventory(self) -> set[str]:
-        """The paths of all objects on the cluster but events; of the versions of a kind, one counts.
+        """The paths of all objects on the cluster, without events; a kind with several versions counts in one of them.
 
-        A server that has just started makes a service for itself: what is there is counted when that is done.
+        A server that has just started creates a Service for itself, so the inventory waits for this Service first.
         """
         await self.until(self._has_own_service, "the API server has made its own service")
         await self._discover()
@@ -310,15 +312,24 @@ class Api:
             if kind.namespaced and kind.verbs >= SWEPT
         }
         for collection in sorted(collections.values(), key=self.pods.__eq__):  # pods after their owners
-            names = [item["metadata"]["name"] for item in await self.list(collection)]
+            names = [item["metadata"]["name"] for item in await self._list_if_served(collection)]
             await self.delete_many(f"{collection}/{name}" for name in names)
         await self.delete_many(sorted(self._cluster_wide))
         self._cluster_wide.clear()
 
+    async def _list_if_served(self, collection: str) -> Manifests:
+        """The objects of a collection; none if the API server does not serve the custom resource yet, or no longer."""
+        try:
+            return await self.list(collection)
+        except Refused as error:
+            if error.status != 404:
+                raise
+            return []
+
     async def drop_namespace(self) -> None:
         """Delete this client's namespace, which was swept before.
 
-        It also takes the finalizer away, as the namespace controller does, which may not run here.
+        The finalizer is removed as well, because the namespace controller, which usually does so, may not run here.
         """
         path = f"/api/v1/namespaces/{self.namespace}"
         await self.delete(path)
@@ -331,7 +342,7 @@ class Api:
                 raise
 
     async def _list_ready(self, path: str) -> Manifests:
-        """The objects of a collection; of a new custom resource once its storage is made."""
+        """The objects of a collection; waits until the storage of a new custom resource is made."""
 
         async def listed() -> Manifest | None:
             try:

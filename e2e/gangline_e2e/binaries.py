@@ -1,6 +1,6 @@
 """Find the control plane's programs and helm, and build them from source by the go.mod files beside this package.
 
-What is built, and in which version, stands in controlplane/go.mod and helm/go.mod alone (their `tool` and
+The programs and their versions are named only in controlplane/go.mod and helm/go.mod (in the `tool` and
 `require` blocks; helm needs other versions of the same libraries). etcd is built too: kube-apiserver serves
 streaming lists, which kwok and kube-scheduler use, only on an etcd newer than those that PyPI and most
 distributions have.
@@ -21,7 +21,7 @@ from typing import Any
 from gangline_e2e.errors import HarnessError, NoControlPlane
 
 GoMod = Mapping[str, Any]
-"""What `go mod edit -json` prints."""
+"""A go.mod, as `go mod edit -json` prints it."""
 
 SOURCES = Path(__file__).resolve().parents[1]
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
@@ -91,7 +91,7 @@ def helm_flags(go_mod: GoMod) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A go.mod whose tools are built; ``stamp`` is the file that says from what they were."""
+    """A go.mod whose tools are built; the file ``stamp`` has a hash of what they were built from."""
 
     folder: Path
     programs: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Certificates for a control plane on loopback, as PEM files: an authority, and what it signs."""
+"""Certificates for a control plane on loopback, as PEM files: an authority, and the certificates that it signs."""
 
 from __future__ import annotations
 

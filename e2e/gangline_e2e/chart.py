@@ -54,7 +54,7 @@ class Helm:
         return output.decode()
 
     async def lint(self, chart: Path = CHART) -> str:
-        """What `helm lint --strict` says of a chart."""
+        """The output of `helm lint --strict` for a chart."""
         return await self.run("lint", "--strict", str(chart))
 
     async def render(
@@ -65,15 +65,15 @@ class Helm:
         return [each for each in yaml.safe_load_all(await self.run(*words)) if each]
 
     async def install(self, namespace: str, values: Manifest | None = None, chart: Path = CHART, *flags: str) -> None:
-        """`helm install`; more words are ``flags``."""
+        """Run `helm install` with these further ``flags``. Raises HelmFailed."""
         await self.run("install", RELEASE, str(chart), "--namespace", namespace, *self._values(values), *flags)
 
     async def upgrade(self, namespace: str, values: Manifest | None = None, chart: Path = CHART, *flags: str) -> None:
-        """`helm upgrade`; more words are ``flags``."""
+        """Run `helm upgrade` with these further ``flags``. Raises HelmFailed."""
         await self.run("upgrade", RELEASE, str(chart), "--namespace", namespace, *self._values(values), *flags)
 
     async def uninstall(self, namespace: str, *flags: str) -> None:
-        """`helm uninstall`; more words are ``flags``."""
+        """Run `helm uninstall` with these further ``flags``. Raises HelmFailed."""
         await self.run("uninstall", RELEASE, "--namespace", namespace, *flags)
 
     def _values(self, values: Manifest | None) -> list[str]:

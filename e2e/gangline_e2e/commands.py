@@ -1,4 +1,4 @@
-"""The command line of each component: pure, from files and ports to a list of words."""
+"""The command line of each component, made of files and ports; pure functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gangline_e2e.certificates import Pair
 
 STAGES = Path(__file__).with_name("stages.yaml")
 SERVICE_RANGE = "10.96.0.0/16"
-# Nothing sends heartbeats for KWOK's nodes, so nothing may judge nodes by them.
+# Nobody sends heartbeats for KWOK's nodes, so no controller may judge nodes by heartbeats.
 CONTROLLERS = "*,-node-lifecycle-controller,-taint-eviction-controller,-node-ipam-controller"
 
 
@@ -65,7 +65,7 @@ def etcd(data: Path, ports: Ports, secrets: Secrets) -> list[str]:
 
 
 def apiserver(ports: Ports, secrets: Secrets, *, service_accounts: bool) -> list[str]:
-    """kube-apiserver with TLS and RBAC; ``service_accounts`` says that a controller makes them.
+    """kube-apiserver with TLS and RBAC; without ``service_accounts`` pods need none, because no controller creates any.
 
     TaintNodesByCondition is off: it would taint every new node until the node lifecycle controller,
     which does not run here, takes the taint away.

@@ -1,7 +1,7 @@
-"""Judge placements that concern other pods, ports and volumes, by the API's own objects alone.
+"""Judge placements by the rules on other pods, ports and volumes, with the objects of the API alone.
 
-On purpose not Gangline's own code and in the plainest form: every pod is compared with every other one.
-The hard rules hold at the end if they held at each placement, as long as no pod went that others rely on.
+On purpose this is not Gangline's own code, and it is plain: every pod is compared with every other pod.
+If the hard rules held at each placement, they hold at the end, as long as no pod that others need was deleted.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _pod_affinity(pod: Manifest, others: Sequence[Manifest], nodes: dict[str, Ma
 
 
 def _together(pod: Manifest, other: Manifest, term: Manifest, nodes: dict[str, Manifest]) -> bool:
-    """Whether a term selects a pod that stands in the same domain."""
+    """Whether a term selects another pod that is in the same domain."""
     key = term["topologyKey"]
     here, there = (_label(nodes[each["spec"]["nodeName"]], key) for each in (pod, other))
     return here is not None and here == there and selects(term["labelSelector"], other["metadata"].get("labels", {}))

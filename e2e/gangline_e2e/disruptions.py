@@ -1,4 +1,4 @@
-"""Jobs whose pods are taken off their nodes: what the pods say of it, and what their Jobs count."""
+"""Jobs whose pods are taken off their nodes: the conditions of the pods, and the failures that their Jobs count."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOTHING: Mapping[str, str] = {}
 
 
 class Disruptions:
-    """Jobs on two leaves, and what their pods said of themselves when they were removed."""
+    """Jobs on two leaves, and the reasons in the conditions of their pods when these were removed."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -46,8 +46,9 @@ class Disruptions:
                 self._pods[uid] = pod
 
     async def add(self, name: str, size: int, annotations: Mapping[str, str] = NOTHING, gpus: int = 8) -> set[str]:
-        """A Job that may not fail, once its pods are bound; returns their UIDs. It ignores disruptions, unless it wants
-        to be suspended.
+        """Create a Job that may not fail, and wait until its pods are bound; returns their UIDs.
+
+        The Job ignores disruptions, unless its annotations ask for suspension.
         """
         rules: dict[str, Any] = {"backoffLimit": 0}
         if not SUSPEND.items() <= annotations.items():
@@ -58,7 +59,7 @@ class Disruptions:
         return await self.runs(name, size)
 
     async def runs(self, name: str, size: int, but: str = "") -> set[str]:
-        """Wait until so many pods of the Job, all but one, have nodes; returns their UIDs."""
+        """Wait until so many pods of the Job, without the pod with the UID `but`, have nodes; returns their UIDs."""
 
         async def are_bound() -> set[str]:
             found = {uid for uid in self._of(name) if is_bound(self._pods[uid]) and uid != but}
@@ -84,7 +85,7 @@ class Disruptions:
         await self.api.until(are_all, "the pods are being deleted", timeout_s=60)
 
     async def add_urgent(self, size: int) -> None:
-        """A gang that preempts others, once its pods are bound."""
+        """Create a gang that preempts others, and wait until its pods are bound."""
         manifest = gangs.job_of("urgent", size, 8, {}, completionMode="Indexed")
         manifest["spec"]["template"]["spec"]["priorityClassName"] = "urgent"
         await self.api.create(manifest)
@@ -135,7 +136,7 @@ class Disruptions:
         return uid, self._pods[uid]["spec"]["nodeName"]
 
     async def cordon(self, leaf: int | None = None) -> None:
-        """No pod comes to this leaf any more, and pods may come to the other one; to both, if none is named."""
+        """Cordon the nodes of this leaf and uncordon all others; without a leaf uncordon all."""
         for node in await self.api.list(node_losses.NODES):
             is_closed = node["metadata"]["labels"][gangs.LEAF] == f"leaf-{leaf}"
             await self.api.merge(

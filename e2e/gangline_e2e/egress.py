@@ -1,4 +1,4 @@
-"""Lets the API server reach Services, as kube-proxy does in a cluster: webhooks are called by the address of theirs.
+"""Lets the API server reach Services, as kube-proxy does in a cluster: webhooks are called by their Service's address.
 
 kube-apiserver hands every such connection to an egress proxy by HTTP CONNECT with the Service's address; this one picks
 a ready pod of the Service and passes the bytes on.
@@ -18,7 +18,7 @@ from gangline_e2e.workloads import Manifest, is_pod_ready
 
 CHUNK = 1 << 16
 CLOSED_S = 5.0
-"""The longest wait until a connection is closed."""
+"""The longest wait until a connection is closed, in seconds."""
 
 
 def write_configuration(path: Path, socket: Path) -> Path:

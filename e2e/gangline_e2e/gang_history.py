@@ -1,4 +1,4 @@
-"""Follow the pods of gangs from the start, and note when each got its node: what a look at the end would not show."""
+"""Follow the pods of gangs from the start, and note when each got its node; the objects at the end do not show that."""
 
 from __future__ import annotations
 

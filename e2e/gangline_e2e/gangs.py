@@ -16,7 +16,7 @@ from gangline_e2e.workloads import Manifest, Manifests, gpu_pod, kwok_node
 GANG, PART = "example.com/gang", "example.com/part"
 SPINE, LEAF, TIER_0 = "topology.gangline.dev/spine", "topology.gangline.dev/leaf", "fabric.topograph.run/tier-0"
 LEVELS = {SPINE: "spine", LEAF: "leaf", TIER_0: TIER_0}
-"""What gangs call the levels, by node label."""
+"""The names that gangs use for the levels, by node label."""
 INDEX = "batch.kubernetes.io/job-completion-index"
 PROFILE = "gpu-scheduler"
 
@@ -28,9 +28,9 @@ class Rule:
     required: str = ""
     preferred: str = ""
     part: str = ""
-    """All pods of a part in one domain of this level."""
+    """The level of which one domain has to hold all pods of a part."""
     part_size: int = 0
-    """Parts are so many consecutive indices; 0 where pods say which part they are of."""
+    """The number of pods with consecutive indices that make a part; 0 if pods name their parts."""
 
 
 ANYWHERE = Rule()
@@ -38,7 +38,7 @@ ANYWHERE = Rule()
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """What to create for a gang, and what has to become of it."""
+    """The objects to create for a gang, and the rule that its placement has to obey."""
 
     name: str
     size: int
@@ -46,11 +46,11 @@ class Gang:
     rule: Rule
     objects: Manifests
     pods: Manifests = field(default_factory=list)
-    """Empty where a controller makes them."""
+    """The pods to create; empty if a controller creates them."""
 
 
 Dialect = Callable[[str, int, Rule, int], Gang]
-"""A gang with this name, so many pods, this rule, and so many GPUs for each pod."""
+"""Makes a gang of a name, a number of pods, a rule, and the GPUs of each pod."""
 
 
 def fabric(spines: int = 8, leaves: int = 16, nodes: int = 8) -> Iterator[Manifest]:
@@ -235,11 +235,11 @@ DIALECTS: tuple[Dialect, ...] = (
     indexed_job,
     gpu_count,
 )
-"""All of them but the claims that name a pod group."""
+"""All dialects but that of claims that name a pod group."""
 
 
 def is_scheduled(group: Manifest) -> bool:
-    """Whether a PodGroup of upstream or of scheduler-plugins says that its gang is."""
+    """Whether the status of a PodGroup, of Kubernetes or of scheduler-plugins, says that its gang is scheduled."""
     status = group.get("status", {})
     conditions = [(each["type"], each["status"]) for each in status.get("conditions", [])]
     return status.get("phase") == "Scheduled" or ("PodGroupScheduled", "True") in conditions

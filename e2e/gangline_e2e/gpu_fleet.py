@@ -25,7 +25,9 @@ SCHEDULER = "gpu-scheduler"
 PROFILE = Path(__file__).parents[2] / "profiles/gangline_profiles/gpu-scheduler.yaml"
 START_S = 240.0
 PERIOD_S = 120
-"""Between two heartbeats: as seldom as devices stay known, for each costs the API server as much as a few pods."""
+"""Seconds between two heartbeats: as many as health stays known for, because a heartbeat costs the API server as much
+as a few pods.
+"""
 STOP_S = 10.0
 
 

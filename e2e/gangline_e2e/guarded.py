@@ -64,7 +64,9 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A cluster with the policies in force; ``old`` is the name of a bound pod that is older than they are."""
+    """A cluster with the policies in force; ``old`` is the name of a pod that was bound before the policies were
+    created.
+    """
 
     api: Api
     old: str

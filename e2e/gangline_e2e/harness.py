@@ -31,14 +31,14 @@ POLL_S = 0.05
 ADMINS = "system:masters"
 CORE = ("etcd", "kube-apiserver")
 LARGE_HEAP: Mapping[str, str] = MappingProxyType({"GOGC": "300", "GOMEMLIMIT": "4GiB"})
-"""Go collects garbage less often: memory is there, and the two cores have other things to do."""
+"""Makes Go collect garbage less often: there is enough memory, and the two cores have other work."""
 LARGEST_HEAP: Mapping[str, str] = MappingProxyType({"GOGC": "800", "GOMEMLIMIT": "6GiB"})
-"""For one large cluster by itself, which takes some 8 GiB then."""
+"""For one large cluster that is alone on the machine, and then takes some 8 GiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What runs beside etcd and kube-apiserver, and further words for each command line.
+    """The components that run beside etcd and kube-apiserver, and further arguments for each command line.
 
     A flag given again overrides the harness's value: feature gates, for example, are
     ``apiserver_args=("--feature-gates=GenericWorkload=true",)``.

@@ -1,8 +1,8 @@
 """A kubelet without containers: it runs the containers of pods as processes on this machine.
 
-What a pod's spec says counts: words, environment, volumes, the token of its ServiceAccount, probes, restarts. Each pod
-has an address of its own in 127.0.0.0/8, so that all keep their ports. Images, users, limits and capabilities do not
-count. Pods outside of the namespace that it looks after only become Running.
+These parts of a pod's spec count: command, environment, volumes, the token of its ServiceAccount, probes, restarts.
+Each pod has an address of its own in 127.0.0.0/8, so that all keep their ports. Images, users, limits and capabilities
+do not count. Pods outside of the namespace that it looks after only become Running.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ POLL_S = 0.5
 GRACE_S = 10.0
 BACKOFF_S = 1.0
 TOKEN_S = 3600
-NETWORK = f"127.{64 + os.getpid() // 256 % 64}.{os.getpid() % 256}"  # another one for every process of tests
+NETWORK = f"127.{64 + os.getpid() // 256 % 64}.{os.getpid() % 256}"  # every test process has another network
 
 
 class Kubelet:
     """Plays the kubelet of every node; the files and logs of pods stand in ``folder``.
 
-    ``kubeconfig`` is the administrator's, of which pods get a copy with a token of their own instead.
+    ``kubeconfig`` is the administrator's. Each pod gets a copy with a token of its own instead of the credentials.
     """
 
     def __init__(self, api: Api, kubeconfig: Path, folder: Path, namespace: str) -> None:
@@ -56,7 +56,7 @@ class Kubelet:
                 task = self._pods.get(uid)
                 if event == "DELETED" or pod["metadata"].get("deletionTimestamp"):
                     if task is not None and not task.done():
-                        if not task.cancelling():  # once: it has to tidy up
+                        if not task.cancelling():  # cancel it once only: it has to tidy up
                             task.cancel()
                     elif event != "DELETED":
                         await self._drop(pod)
@@ -142,7 +142,7 @@ class RunningPod:
         self._root.mkdir(parents=True)
 
     async def run(self) -> None:
-        """Until the pod has run to its end; cancelled, it stops the process first."""
+        """Run the pod to its end. If cancelled, stop the process first."""
         await self._write_kubeconfig()
         restarts = 0
         while True:
@@ -159,7 +159,7 @@ class RunningPod:
             await asyncio.sleep(BACKOFF_S)
 
     async def _watch(self, process: processes.Process, restarts: int) -> int:
-        """Tell of its readiness whenever that changes; its exit code once it has ended."""
+        """Write the pod's readiness whenever it changes; returns the exit code once the process has ended."""
         told: bool | None = None
         while process.alive():
             ready = await self._is_ready()

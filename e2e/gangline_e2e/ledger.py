@@ -1,4 +1,4 @@
-"""Follow pods and leases as they change, and note what a look at the end would not show."""
+"""Follow pods and leases as they change, and note states that are over before the end of a test."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from gangline_e2e.workloads import Manifest, is_bound
 class PodLedger:
     """Who has which device, in the order in which the API server says so.
 
-    A device that two pods have at the same time, of which ``has_whole`` says that one has it for itself, is noted. What
-    happens while the watch is broken is not seen, only what has come of it.
+    A device that two pods have at the same time is noted in ``doubles`` if ``has_whole`` says of one of them that it
+    has the device for itself. Changes while the watch is broken are not seen, only their result.
     """
 
     def __init__(self, api: Api, has_whole: Callable[[Manifest], bool] = lambda pod: True) -> None:
         self.pods: dict[str, Manifest] = {}
-        """By UID."""
+        """The pods by UID."""
         self.holders: dict[Device, dict[str, Manifest]] = defaultdict(dict)
         self.ever_bound: set[str] = set()
         self.doubles: list[str] = []
         self.left: dict[str, float] = {}
-        """UID to when the pod was gone, on the monotonic clock."""
+        """When each pod was gone, by UID, on the monotonic clock."""
         self._api = api
         self._has_whole = has_whole
         self._bound: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
@@ -77,11 +77,11 @@ class PodLedger:
 
 
 class LeaseLedger:
-    """Until when a device was locked for a pod."""
+    """Follows leases, and notes when the lock of a device ended."""
 
     def __init__(self, api: Api) -> None:
         self.freed: dict[tuple[Device, str], float] = {}
-        """Device and UID to when the lock was gone, on the monotonic clock."""
+        """When the lock of a device for a pod, given by UID, was gone, on the monotonic clock."""
         self.holders: dict[str, dict[Device, set[str]]] = {}
         """By the name of the lease."""
         self._api = api

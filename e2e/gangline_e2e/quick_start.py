@@ -1,4 +1,4 @@
-"""The first steps of who has installed the chart: a claim and a pod with it and a GPU, beside the release itself."""
+"""The first steps of a user who has installed the chart: a claim, and a pod with the claim and a limit of one GPU."""
 
 from __future__ import annotations
 

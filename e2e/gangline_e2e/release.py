@@ -31,7 +31,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 OWN = f"/api/v1/namespaces/{RELEASE}"
 TEAM = "team"
 SIMULATOR = "simulator"
-"""Who reports the GPUs of nodes that have no agent."""
+"""The user who reports the GPUs of nodes without an agent."""
 PROMETHEUS = "prometheus"
 VALUES: Manifest = {
     "metrics": {"readers": [{"name": PROMETHEUS, "namespace": TEAM}]},
@@ -77,7 +77,7 @@ class Release:
         await self.api.until(ready, f"{count} pods of {app} are ready")
 
     async def apply(self, *files: str) -> None:
-        """What `kubectl apply -n team -f` does with examples."""
+        """Apply manifests of examples, as `kubectl apply -n team -f` does."""
         for file in files:
             for manifest in yaml.safe_load_all((EXAMPLES / file).read_text()):
                 await self.api.apply(manifest)
@@ -188,7 +188,7 @@ def _node(name: str, gpus: int) -> Manifest:
 
 
 async def _end(running: asyncio.Task[None]) -> None:
-    """Stop the kubelet; what went wrong in it is raised."""
+    """Stop the kubelet, and raise the failure in it, if there was one."""
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running

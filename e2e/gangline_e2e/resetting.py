@@ -1,4 +1,4 @@
-"""An API server whose connections break: it resets each of them, but for some answers that it has."""
+"""An API server whose connections break: it resets each connection, unless it has an answer for the request."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ NO_ANSWERS: Mapping[str, Any] = MappingProxyType({})
 
 
 class ResettingServer:
-    """Listens on loopback until the block ends. Without answers it resets connections as soon as it has accepted them;
-    else when it has read a request and has no answer for the path, as JSON.
+    """Listens on loopback until the block ends.
+
+    Without answers the server resets each connection as soon as it has accepted it. With answers, JSON by path, it
+    resets a connection after it has read a request for any other path.
     """
 
     def __init__(self, answers: Mapping[str, Any] = NO_ANSWERS) -> None:

@@ -28,8 +28,10 @@ NAME = "gangline"
 
 
 class Gangline:
-    """One scheduler process; its configuration file and its log stand in ``folder``. ``more`` are options for it,
-    ``start_s`` is how many seconds it has to become ready, and ``env`` are variables for it.
+    """One scheduler process, whose configuration file and log are in ``folder``.
+
+    ``more`` are further options for the process, and ``env`` further variables. The process has to be ready within
+    ``start_s`` seconds.
 
     As a context manager it starts on entry, and on exit it stops, if it runs still.
     """
@@ -49,13 +51,13 @@ class Gangline:
         self.config_file = folder / "config.yaml"
         self.log_file = folder / "gangline.log"
         self.output = self.log_file
-        """Where the next start prints to."""
+        """The file to which the next process prints."""
         self._kubeconfig = kubeconfig
         self._leader_elect = leader_elect
         self._more = more
         self._start_s = start_s
         self.env = env
-        """For the next start."""
+        """Environment variables for the next process."""
         self._python_path = python_path
         self._process: Process | None = None
         self.url = ""

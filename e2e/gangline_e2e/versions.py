@@ -1,4 +1,4 @@
-"""A server that has dynamic resource allocation in an older version alone, as a client sees it."""
+"""An API server that serves dynamic resource allocation only in an older version, as a client sees it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ALL_VERSIONS = Options(kwok=False, apiserver_args=(f"--runtime-config={GROUP}/v1
 
 
 class OneVersion(HttpClient):
-    """A client to whom the server says that it has one version alone: a server of 1.36 cannot do without v1."""
+    """A client that sees only one version: a real server of 1.36 cannot be made to serve no v1."""
 
     def __init__(self, kubeconfig: Path, version: str) -> None:
         super().__init__(auth.load(str(kubeconfig)))

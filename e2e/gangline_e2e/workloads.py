@@ -133,7 +133,7 @@ def binding(pod: str, node: str, annotations: Mapping[str, str] | None = None) -
     }
 
 
-# What a listed object says, for conditions to wait for
+# Conditions on listed objects, to wait for
 
 
 def is_ready(node: Manifest) -> bool:

@@ -14,6 +14,7 @@ import pytest
 
 from gangline_e2e import binaries, processes, sources
 from gangline_e2e.api import Api
+from gangline_e2e.browser import find_chromium
 from gangline_e2e.chart import Helm
 from gangline_e2e.errors import NoControlPlane
 from gangline_e2e.gpu_crds import install
@@ -33,6 +34,18 @@ class StartGangline(Protocol):
     """Start one scheduler process; more keywords are those of Gangline."""
 
     def __call__(self, kubeconfig: Path, config: Manifest, **options: Any) -> Gangline: ...
+
+
+@pytest.fixture(scope="session")
+def chromium_program() -> str:
+    """The browser. Where it cannot be installed, WITHOUT_BROWSER=1 has the tests that need one skipped, in CI too."""
+    program = find_chromium()
+    if program is None:
+        missing = "there is no chromium to look at the page: apt-get install chromium"
+        if os.environ.get("CI") and not os.environ.get("WITHOUT_BROWSER"):
+            pytest.fail(missing, pytrace=False)
+        pytest.skip(missing)
+    return program
 
 
 def pytest_configure() -> None:

@@ -68,6 +68,12 @@ def reports(total: int, api: Api) -> Callable[[Manifest], bool]:
     return holds
 
 
+def is_of_h100(node: Manifest, api: Api) -> bool:
+    """Whether a node of this test has the label of its GPUs' product, which the agent writes after the report."""
+    labels = node["metadata"].get("labels", {})
+    return labels.get(FLEET) == api.namespace and labels.get("nvidia.com/gpu.product") == "NVIDIA-H100-80GB-HBM3"
+
+
 def slice_of(node: str, driver: str) -> Manifest:
     """A ResourceSlice without devices."""
     pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
@@ -102,7 +108,7 @@ async def test_one_process_reports_for_200_nodes_and_again_when_it_restarts(
     assert {each["metadata"]["uid"] for each in first} == {each["metadata"]["uid"] for each in later}
     assert _devices(first) == _devices(later)
     assert all(health(each) == ["Healthy"] * 8 for each in later)
-    nodes = await api.list(NODES, labelSelector=f"{FLEET}={api.namespace},nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3")
+    nodes = await api.wait_for(NODES, lambda node: is_of_h100(node, api), 200)
     owners = {owner["uid"] for each in later for owner in each["metadata"]["ownerReferences"]}
     assert {node["metadata"]["uid"] for node in nodes} == owners
     assert len(owners) == 200

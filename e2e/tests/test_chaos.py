@@ -28,7 +28,8 @@ SELECTED = (
     "webhook-down",
     "delete-locks",
 )
-"""Some of each family, in both lanes."""
+"""Some of each family, in all lanes."""
+MANY = 500
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -45,6 +46,16 @@ async def test_no_rule_is_broken_by_faults_of_each_family(tmp_path: Path) -> Non
     assert [str(violation) for violation in judged.violations] == []
     assert judged.faults == len(SELECTED) and judged.bound > 50
     assert len(judged.recoveries) == judged.faults
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(900)
+async def test_no_rule_is_broken_by_hundreds_of_faults(tmp_path: Path) -> None:
+    judged = judge(read(await run(Plan(seed=2, seconds=1, at_least=MANY), tmp_path, print)))
+
+    shown(judged)
+    assert [str(violation) for violation in judged.violations] == []
+    assert judged.faults >= MANY and judged.bound > MANY
 
 
 async def test_a_leader_that_dies_at_any_failpoint_leaves_nothing_that_the_next_one_cannot_mend(tmp_path: Path) -> None:

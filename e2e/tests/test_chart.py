@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,11 @@ from gangline_webhook.enforcing import ENFORCEMENTS, Enforcement
 
 pytestmark = pytest.mark.timeout(120)
 
-MONITORING = {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}
+MONITORING = {
+    "serviceMonitor": {"enabled": True},
+    "prometheusRule": {"enabled": True},
+    "grafanaDashboard": {"enabled": True, "annotations": {"grafana_folder": "GPUs"}},
+}
 VALUE_SETS: dict[str, Manifest] = {
     "defaults": {},
     "a quick lease": {
@@ -31,6 +36,7 @@ VALUE_SETS: dict[str, Manifest] = {
     "cert-manager": {"webhook": {"certificates": {"mode": "cert-manager"}}},
     "provided": {"webhook": {"certificates": {"mode": "provided", "secretName": "mine"}, "caBundle": "LS0tLS0="}},
     "monitoring": {"metrics": MONITORING, "networkPolicy": {"enabled": False}},
+    "a page for some": {"ui": {"viewers": [{"kind": "Group", "name": "gpu-users"}, {"kind": "User", "name": "ann"}]}},
     "without CRDs": {"crds": {"install": False}, "policies": {"install": False}},
     "scheduler alone": {"webhook": {"enabled": False}, "agent": {"enabled": False}},
     "defragmentation": {"profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "Defragmentation"}]}}}]},
@@ -340,6 +346,42 @@ async def test_monitoring_scrapes_every_service_on_a_port_that_it_has(helm: Helm
         assert all(endpoint["port"] in [port["name"] for port in each["spec"]["ports"]] for each in services)
     (group,) = one(rendered, "PrometheusRule", "gpu-scheduler")["spec"]["groups"]
     assert all({"alert", "expr", "labels", "annotations"} <= rule.keys() for rule in group["rules"])
+    page = "https://github.com/gangline/gangline/blob/main/docs/operating/runbooks.md"
+    links = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in group["rules"]}
+    assert links == {alert: f"{page}#{alert.lower()}" for alert in links}
+
+
+async def test_the_dashboard_is_the_file_and_is_left_out_by_default(helm: Helm) -> None:
+    file = json.loads((CHART / "dashboards" / "gangline.json").read_text(encoding="utf-8"))
+    rendered = await helm.render({"metrics": {"grafanaDashboard": {"enabled": True, "namespace": "grafana"}}})
+
+    found = one(rendered, "ConfigMap", "gpu-scheduler-dashboard")
+    assert json.loads(found["data"]["gangline.json"]) == file
+    assert found["metadata"]["namespace"] == "grafana" and found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert "gpu-scheduler-dashboard" not in [each["metadata"]["name"] for each in await helm.render()]
+
+
+async def test_the_page_is_for_whom_a_value_names(helm: Helm) -> None:
+    viewers = [{"kind": "Group", "name": "gpu-users"}, {"kind": "ServiceAccount", "name": "a", "namespace": "b"}]
+    manifests = await helm.render({"ui": {"viewers": viewers}})
+
+    assert one(manifests, "ClusterRole", f"{RELEASE}-ui-viewer")["rules"] == [
+        {"nonResourceURLs": ["/ui", "/ui/*"], "verbs": ["get"]}
+    ]
+    subjects = one(manifests, "ClusterRoleBinding", f"{RELEASE}-ui-viewer")["subjects"]
+    assert [(each["kind"], each["name"], each.get("namespace")) for each in subjects] == [
+        ("Group", "gpu-users", None),
+        ("ServiceAccount", "a", "b"),
+    ]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_the_page_can_be_turned_off(helm: Helm, enabled: bool) -> None:
+    manifests = await helm.render({"ui": {"enabled": enabled}})
+
+    (container,) = pod_specs(manifests)["Deployment/gpu-scheduler"]["containers"]
+    assert ("--no-ui" in container["args"]) is not enabled
+    assert any(each["metadata"]["name"] == f"{RELEASE}-ui-viewer" for each in manifests) is enabled
 
 
 async def test_cert_manager_makes_the_secret_that_the_webhook_mounts(helm: Helm) -> None:

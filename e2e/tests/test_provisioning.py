@@ -12,9 +12,10 @@ import pytest
 
 from gangline_e2e import provisioning
 from gangline_e2e.api import Api, connect
+from gangline_e2e.foreign_crds import install_foreign_kind
 from gangline_e2e.gpu_crds import install
 from gangline_e2e.harness import ControlPlane, Options
-from gangline_e2e.provisioning import CLASS, CONSUMED, answer, install_provisioning, path_of
+from gangline_e2e.provisioning import CLASS, CONSUMED, PLURAL, answer, path_of
 from gangline_e2e.scheduler import Gangline
 from gangline_e2e.workloads import Manifest, gpu_pod, is_bound, job, kwok_node
 
@@ -110,7 +111,7 @@ async def story(start_control_plane: StartControlPlane, start_gangline: StartGan
     plane = start_control_plane(Options(controller_manager=True))
     async with connect(plane.kubeconfig) as api:
         await install(api)
-        await install_provisioning(api)
+        await install_foreign_kind(api, PLURAL)
         await api.create(kwok_node("small", gpus=2))
 
         def start(args: dict[str, float] | None = None, **options: bool) -> Gangline:
@@ -208,7 +209,7 @@ async def test_a_cluster_without_the_definition_gets_it_later_and_the_gang_gets_
         )
 
     await story.api.until(is_told, "there is an event")
-    await install_provisioning(story.api)
+    await install_foreign_kind(story.api, PLURAL)
 
     async def is_there() -> bool:
         return bool(await story.api.list(path_of(story.api)))

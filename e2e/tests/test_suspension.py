@@ -12,7 +12,9 @@ import pytest
 
 from gangline_e2e import node_losses
 from gangline_e2e.disruptions import ONE_LEAF, SUSPEND, Disruptions, configuration, furnished
+from gangline_e2e.foreign_crds import install_foreign_kind
 from gangline_e2e.harness import ControlPlane, Options
+from gangline_e2e.kueue import PlayedKueue
 from gangline_e2e.scheduler import Gangline
 from gangline_e2e.workloads import Manifest
 
@@ -51,6 +53,7 @@ async def story(
 ) -> AsyncIterator[Suspensions]:
     plane = start_control_plane(Options(controller_manager=True))
     async with furnished(plane.kubeconfig, nodes=LEAF) as found:
+        await install_foreign_kind(found.api, "workloads")
         yield Suspensions(found, start_gangline(plane.kubeconfig, configuration(**ARGUMENTS)))
 
 
@@ -116,3 +119,22 @@ async def test_who_resumes_a_job_by_hand_wins(story: Suspensions) -> None:
 
     await story.is_resumed("train")
     assert "ResumedByScheduler" not in await jobs.events_of("train")
+
+
+async def test_what_kueue_has_admitted_is_taken_off_and_admitted_again_by_kueue(story: Suspensions) -> None:
+    jobs, kueue = story.jobs, PlayedKueue(story.jobs.api, "train")
+    await jobs.cordon(1)
+    before = await jobs.add("train", LEAF, WANTS)
+    await kueue.manage()
+
+    urgent = asyncio.create_task(jobs.add_urgent(LEAF))
+    await kueue.take_off()
+    await kueue.admit_again()
+    await urgent
+    await jobs.is_made_anew("train", LEAF, before)
+    await jobs.end("urgent")
+    await jobs.runs("train", LEAF)
+
+    assert jobs.said(before) == {"PreemptionByScheduler"}
+    assert await jobs.failures("train") == 0
+    assert not any("susp" in key for key in (await kueue.workload())["metadata"].get("annotations", {}))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -110,6 +113,33 @@ async def test_a_bound_pod_gets_an_event_that_names_its_node(empty: Api, running
     for field in ("type", "action", "reason"):
         assert ours[field] == theirs[field]
     assert ours["reportingController"] == OURS
+
+
+async def test_what_a_simulation_says_of_a_new_node_comes_true(
+    empty: Api, running: Gangline, own_control_plane: ControlPlane
+) -> None:
+    await empty.create(kwok_node("full"))
+    await empty.create(gpu_pod("first", scheduler_name=OURS, gpus=8))
+    await empty.wait_for(empty.pods, is_bound, 1)
+    await empty.create(gpu_pod("big", scheduler_name=OURS, gpus=8))
+    await _said(empty, "big")
+
+    words = ("simulate", "--from-cluster", "--add-nodes", "1", "like", "full", "-o", "json")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gangline", *words, "--kubeconfig", str(own_control_plane.kubeconfig)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await process.communicate()
+    said = json.loads(out)
+    assert not (await empty.list(NODES))[1:]
+    await empty.create(kwok_node("full-new-1"))
+    (bound,) = await empty.wait_for(empty.pods, lambda pod: is_bound(pod) and is_named(pod, "big"), 1)
+
+    assert [(each["pod"], each["before"], each["after"]) for each in said["pods"]] == [
+        (f"{empty.namespace}/big", "", bound["spec"]["nodeName"])
+    ]
+    assert "Insufficient nvidia.com/gpu" in said["waiting"][0]["before"]
+    assert (said["before"]["gpus"]["used"], said["after"]["gpus"]["used"]) == (8, 16)
 
 
 async def _add_node(api: Api) -> None:

@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 import gangline_profiles
-from gangline import config
-from gangline.simulate.session import simulate
-from gangline.wire.scheduling_map import parse
+from gangline import scheduling_map
+from gangline.simulate import simulate
+from gangline.testing.configured import configuration
 
 EXAMPLE = Path(__file__).parents[1] / "gpu-scheduler-check"
 PROGRAM = EXAMPLE / "chart" / "check.py"
@@ -89,7 +89,7 @@ def test_an_interval_that_is_no_whole_number_of_seconds_is_refused_in_one_line(i
 
 def test_the_manifest_has_the_canonical_map_and_five_pods() -> None:
     service, stateful_set = manifests()
-    parsed = parse(stateful_set["spec"]["template"]["metadata"]["annotations"]["gpu-scheduling-map"])
+    parsed = scheduling_map.parse(stateful_set["spec"]["template"]["metadata"]["annotations"]["gpu-scheduling-map"])
 
     assert {index: (entry.node, entry.devices) for index, entry in parsed.entries.items()} == CANONICAL
     assert not parsed.faults and stateful_set["spec"]["replicas"] == 5
@@ -105,7 +105,7 @@ def test_the_values_of_the_chart_are_the_same_map() -> None:
 
 
 def test_every_pod_gets_the_node_that_the_map_names_by_label_or_by_name() -> None:
-    profile = config.load(gangline_profiles.read("gpu-scheduler"), "gpu-scheduler")
+    profile = configuration(gangline_profiles.read("gpu-scheduler"))
 
     outcome = simulate([EXAMPLE / "nodes.yaml", EXAMPLE / "check.yaml"], profile, 60.0)
 

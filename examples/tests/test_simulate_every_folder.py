@@ -16,7 +16,7 @@ from gangline_agent import devices, slices, templates
 
 EXAMPLES = Path(__file__).parents[1]
 FOLDERS = sorted(
-    path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name not in ("tests", "__pycache__")
+    path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name not in ("replay", "tests", "__pycache__")
 )
 PLACED = {
     "arrivals": 16,

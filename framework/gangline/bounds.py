@@ -19,8 +19,8 @@ MOST_IN_SPEC = 256
 """Entries of any list or map in a pod's spec: containers, tolerations, terms, keys of a selector. A kubelet runs 110
 pods on a node by default, and a pod of more than some dozen containers is unheard of."""
 MOST_ENTRIES = 4096
-"""Entries of any list or map of texts or numbers in a pod's spec (the values of a selector), and of any list or map of
-any other object: images on a node, data of a ConfigMap."""
+"""Entries of a list of texts or numbers in a pod's spec (the values of a selector), and of any list or map of any other
+object: images on a node, data of a ConfigMap."""
 MOST_IN_ALL = 16_384
 """Entries of all lists and maps of an object together."""
 MOST_RESOURCES = 256
@@ -30,7 +30,7 @@ MOST_LABELS = 1024
 MOST_DIGITS = 128
 """Characters of a quantity. 2^63 bytes, the most that a quantity can say, has 19 digits."""
 MOST_INTEGER = 2**63 - 1
-"""The integers of the API have 64 bits; custom resources may hold any."""
+"""The integers of the API have 64 bits; a custom resource may hold larger ones."""
 DEEPEST = 64
 """Levels of nesting that are read. What is read of pods, the deepest of all kinds, has 14."""
 MOST_JSON = 256 * 1024
@@ -44,9 +44,9 @@ _SMALL = frozenset((str, bool, float, NoneType))
 def check(obj: msgspec.Struct, most: int = MOST_ENTRIES) -> None:
     """Raise InvalidObject, with the path, where an object goes past the bounds.
 
-    ``most`` is how many entries a list or a map may have that holds other structs; those of texts and numbers may have
-    MOST_ENTRIES. The cost is some microseconds for an object of usual size: fields and entries that have to be small by
-    their type, which decoding has seen to, are not looked at.
+    ``most`` limits the entries of a map, and of a list of other structs; a list of texts or numbers may have
+    MOST_ENTRIES. The cost is some microseconds for an object of usual size: a field that holds a single text, float or
+    truth value is not looked at, because decoding has checked the type.
     """
     left = MOST_IN_ALL
     pending: list[tuple[Any, tuple[Any, str] | None]] = [(obj, None)]

@@ -20,5 +20,5 @@ class SystemClock:
 
 def rfc3339(seconds: float, micros: bool = False) -> str:
     """Seconds since the epoch as Kubernetes writes them: metav1.Time, or MicroTime."""
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micros else "%Y-%m-%dT%H:%M:%SZ")
+    moment = datetime.fromtimestamp(seconds, UTC)  # isoformat takes a third of the time of strftime
+    return f"{moment.isoformat(timespec='microseconds' if micros else 'seconds').removesuffix('+00:00')}Z"

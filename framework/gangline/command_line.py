@@ -5,8 +5,26 @@ name of the command, its object is a `click.Command`.
 """
 
 from gangline.commands import options
-from gangline.commands.judging import Judged, connected, judge
-from gangline.commands.output import console, table
+from gangline.commands.judging import Judged, judge
+from gangline.commands.options import Connection
+from gangline.commands.output import console, drawn, put, table, told
 from gangline.commands.profiles import choose
+from gangline.commands.reaching import Reached, connected, reached
+from gangline.plurals import many
 
-__all__ = ["Judged", "choose", "connected", "console", "judge", "options", "table"]
+__all__ = [
+    "Connection",
+    "Judged",
+    "Reached",
+    "choose",
+    "connected",
+    "console",
+    "drawn",
+    "judge",
+    "many",
+    "options",
+    "put",
+    "reached",
+    "table",
+    "told",
+]

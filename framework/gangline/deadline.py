@@ -33,7 +33,7 @@ class Deadline:
         self.seconds = seconds
         self._clock = clock
         self._end = clock() + seconds
-        # The CPU time of a thread never runs faster than the time on the wall, and to read that costs a tenth.
+        # CPU time of a thread never runs faster than wall-clock time, which is read in a tenth of the time.
         self._earliest = time.perf_counter() + seconds if clock is time.thread_time else -math.inf
         self._held: tuple[float, float] | None = None
 

@@ -4,6 +4,7 @@
     |-- InvalidObject         an object or a value in it cannot be used (path, value, why)
     |   `-- InvalidQuantity   a resource quantity does not parse
     |-- ConfigError           a configuration file cannot be used (file, path, why)
+    |-- TraceError            a line of a trace cannot be used (file, line, column, why)
     |-- PluginError           a plugin is missing, broken or raised (plugin, point, why)
     |-- ExpressionError       a CEL expression (why)
     |   |-- InvalidExpression it does not compile
@@ -11,6 +12,7 @@
     |-- DeadlineExceeded      a decision took longer than it may (seconds)
     |-- LeadershipLost        this process led and no longer may (lease, why)
     |-- ExtenderError         an HTTP extender failed, or answered what it may not (url, verb, why)
+    |-- ClusterError          a command cannot read the cluster (where, why, advice)
     `-- ApiError              the API server answered with a failure (status, reason, message)
         |-- NotFound          404
         |-- Conflict          409: stale resourceVersion, or the object is already there
@@ -30,7 +32,7 @@ class GanglineError(Exception):
     """The root of the tree."""
 
     exit_code = 1
-    """Of a process that ends by the error."""
+    """The exit code of a process that the error ends."""
 
 
 _LONGEST_VALUE = 200
@@ -78,6 +80,21 @@ class ConfigError(GanglineError):
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.file, self.path, self.why) if part)
+
+
+class TraceError(GanglineError):
+    """A trace cannot be used; a line of 0 stands for the whole file."""
+
+    def __init__(self, file: str, line: int, column: str, why: str) -> None:
+        super().__init__(file, line, column, why)
+        self.file = file
+        self.line = line
+        self.column = column
+        self.why = why
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        return ": ".join(part for part in (where, self.column, self.why) if part)
 
 
 class PluginError(GanglineError):
@@ -151,6 +168,27 @@ class ExtenderError(GanglineError):
 
     def __str__(self) -> str:
         return f"extender {self.url}: {self.verb}: {self.why}"
+
+
+class ClusterError(GanglineError):
+    """A command cannot read the cluster; ``where`` names the context and the API server."""
+
+    exit_code = 4
+
+    def __init__(self, where: str, why: str, advice: str) -> None:
+        super().__init__(where, why, advice)
+        self.where = where
+        self.why = why
+        self.advice = advice
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.why}; {self.advice}"
+
+
+class NotAllowed(ClusterError):
+    """The API server knows the user, who may not do what the command does."""
+
+    exit_code = 5
 
 
 class ApiError(GanglineError):

@@ -28,13 +28,13 @@ NAMES: Mapping[str, str] = MappingProxyType(
     {
         "bind.before-locks": "A group is decided, and nothing is written for it but nominations.",
         "nominate.before-write": "A pod whose binding takes long is decided; before its nomination is written.",
-        "nominate.after-write": "After that.",
+        "nominate.after-write": "After the nomination of such a pod is written.",
         "lock.before-write": "Before a lease is created or replaced to lock devices.",
-        "lock.after-write": "After that, before the next lease of the pod.",
+        "lock.after-write": "After such a lease is written, before the next lease of the pod.",
         "lock.before-removal": "Before a lease that is no longer needed is deleted.",
-        "lock.after-removal": "After that.",
+        "lock.after-removal": "After such a lease is deleted.",
         "claim.before-finalizer": "Before a ResourceClaim gets the finalizer that keeps it.",
-        "claim.before-status": "After that, before the claim gets its devices and the reservation.",
+        "claim.before-status": "A ResourceClaim has the finalizer; before it gets its devices and the reservation.",
         "claim.after-status": "The claim has its devices; the pod is not bound.",
         "bind.before-barrier": "All pre-binds of a group have ended, and no member is bound.",
         "bind.after-barrier": "The check of the group has passed; the first bind is due.",
@@ -42,9 +42,9 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "bind.after-write": "The API server has answered that the pod is bound.",
         "bind.after-group": "All members of a group are bound, and nothing has been done after that.",
         "annotation.before-write": "Before devices that were chosen late are written to a bound pod.",
-        "annotation.after-write": "After that.",
+        "annotation.after-write": "After such devices are written to a bound pod.",
         "recovery.before-eviction": "Room is kept for a gang that has lost members; before another member is evicted.",
-        "recovery.after-eviction": "After that; pass 2 is after the second of these members.",
+        "recovery.after-eviction": "After another member is evicted; pass 2 is after the second one.",
         "recovery.before-removal": "All other members that have to go are evicted; before a lost member is removed.",
         "recovery.after-removal": "The lost member is marked and deleted; its replacement has no node yet.",
     }
@@ -76,7 +76,7 @@ def failpoint(name: str) -> None:
 
 
 def read(text: str) -> dict[str, FailpointAction]:
-    """The actions in the text of the variable, by name. Raises ConfigError for a name that there is not."""
+    """The actions in the text of the variable, by name. Raises ConfigError for an unknown name."""
     found: dict[str, FailpointAction] = {}
     for entry in filter(None, (each.strip() for each in text.split(","))):
         match = _ENTRY.fullmatch(entry)

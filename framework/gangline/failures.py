@@ -133,15 +133,15 @@ def text_of(error: BaseException) -> str:
     """The text of an exception."""
     try:
         return cut(str(error))
-    except BaseException:  # the exception is the plugin's, and so is its text
-        return "its text cannot be had"
+    except BaseException:  # the plugin's own code makes the text of its exception
+        return "its text cannot be made"
 
 
 def shown(answer: object) -> str:
     """An answer of a plugin in one line, even if its own text cannot be made."""
     try:
         return cut(reprlib.repr(answer))
-    except BaseException:  # the answer is the plugin's, and so is its text
+    except BaseException:  # the plugin's own code makes the text of its answer
         return f"a {type(answer).__name__}"
 
 
@@ -169,9 +169,10 @@ def name_of(thing: object) -> str:
 def stepped(
     work: Coroutine[Any, Any, T], slow: Callable[[float], None], is_left: Callable[[], bool] = lambda: False
 ) -> Generator[Any, Any, T]:
-    """Await the work of a plugin, and report each step that blocks the loop too long.
+    """Await the work of a plugin, and report each step that blocks the loop for more than `SLOW` seconds.
 
-    When something is thrown in, a cancellation for example, and `is_left()` holds, the work does not see it and ends.
+    If an exception is thrown in, for example a cancellation, while `is_left()` is true, the work does not receive the
+    exception, and is closed.
     """
     clock, value, error = time.perf_counter, None, None
     while True:
@@ -190,9 +191,9 @@ def stepped(
         except GeneratorExit:
             work.close()
             raise
-        except BaseException as thrown:  # a cancellation, which the work is to see
+        except BaseException as thrown:  # a cancellation, which the work has to receive
             if is_left():
-                with suppress(BaseException):  # whatever the work does about its end
+                with suppress(BaseException):  # the work may raise anything when it is closed
                     work.close()
                 raise
             error = thrown

@@ -13,6 +13,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 import click
+from click.shell_completion import CompletionItem
 
 from gangline.errors import GanglineError
 from gangline.process.lines import Lines
@@ -22,29 +23,41 @@ from gangline.process.version import version_option
 COMMANDS = {
     "agent": "gangline_agent.main:agent",
     "certs": "gangline.commands.certs:certs",
+    "completion": "gangline.commands.completion:completion",
     "config": "gangline.commands.config:config",
     "explain": "gangline.commands.explain:explain",
     "plugins": "gangline.commands.plugins:plugins",
     "profiles": "gangline.commands.profiles:group",
+    "replay": "gangline.commands.replay:replay",
     "run": "gangline.commands.run:run",
     "simulate": "gangline.commands.simulate:simulate",
+    "snapshot": "gangline.commands.snapshot:snapshot",
     "status": "gangline.commands.status:status",
     "topology": "gangline.commands.topology:topology",
+    "ui": "gangline.commands.ui:ui",
+    "version": "gangline.commands.version:version",
     "webhook": "gangline_webhook.main:webhook",
+    "whatif": "gangline.commands.whatif:whatif",
 }
 """Name to module and object; a module is imported only when its command is used, so that `--help` is quick."""
 SUMMARIES = {
     "agent": "Publish the GPUs of this node.",
-    "certs": "Make and rotate the certificates of the webhook.",
+    "certs": "Create and renew the certificates of the webhook.",
+    "completion": "Print a script for the completion of a shell.",
     "config": "Check, convert or show KubeSchedulerConfiguration files.",
-    "explain": "Spell out one decision: per node and plugin the verdict, reason and score.",
-    "plugins": "List plugins, or start a new one.",
+    "explain": "Say why a pod is on its node or waits, and what would let it start.",
+    "plugins": "List plugins, or create a new one.",
     "profiles": "List the profiles that can be chosen by name.",
+    "replay": "Play the trace of a cluster under one or several profiles.",
     "run": "Schedule the pods of a cluster.",
     "simulate": "Schedule the pods of manifests on a cluster in memory.",
-    "status": "Show the cluster, the gangs and what waits, at a glance.",
+    "snapshot": "Keep what Gangline reads of a cluster in a file.",
+    "status": "Show the GPUs of the cluster, the gangs and the waiting pods.",
     "topology": "Draw the domains of the network, their nodes and their GPUs.",
+    "ui": "Show the cluster live in a browser.",
+    "version": "Show the versions of this program, the API server and the scheduler.",
     "webhook": "Serve admission reviews.",
+    "whatif": "Ask whether a gang that does not exist yet would start, or what a drain would do.",
 }
 """The summary of each command in `--help`."""
 _WIDEST = 100
@@ -69,6 +82,25 @@ class _Lazy(click.Group):
         where = COMMANDS.get(cmd_name) or (added()[cmd_name].value if cmd_name in added() else None)
         return load(cmd_name, where) if where is not None else None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does; the error for a misspelt command names similar commands, which click does not know."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:
+            raise click.exceptions.NoSuchCommand(
+                error.command_name, possibilities=self.list_commands(ctx), ctx=ctx
+            ) from None
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands by their summaries: no command is imported because somebody presses a key."""
+        names = (name for name in self.list_commands(ctx) if name.startswith(incomplete))
+        return [
+            *(CompletionItem(name, help=SUMMARIES.get(name)) for name in names),
+            *click.Command.shell_complete(self, ctx, incomplete),
+        ]
+
 
 def _summary(name: str) -> str:
     """The summary of a command in `--help`; a command of another distribution is imported for it."""
@@ -89,7 +121,7 @@ def load(name: str, where: str) -> click.Command:
     except ModuleNotFoundError as error:
         why = f"the command {name} needs the package {error.name}, which is not installed"
         raise click.ClickException(why) from error
-    except Exception as error:  # of another distribution
+    except Exception as error:  # a module of another distribution may raise anything
         raise click.ClickException(f"the command {name} cannot be loaded from {where}: {error!r}") from error
     if not isinstance(command, click.Command):
         raise click.ClickException(f"the command {name} is no click.Command at {where}")
@@ -102,10 +134,23 @@ def cli() -> None:
     """Gangline schedules GPU workloads on Kubernetes."""
 
 
-def main() -> None:
-    """Run a command: exit 0 on success, 1 with one line on a failure, 2 on wrong usage."""
+def kubectl() -> None:
+    """Run a command as a plugin of kubectl."""
+    main("kubectl gangline")
+
+
+def kubectl_complete() -> None:
+    """Complete the words after `kubectl gangline`."""
+    from gangline.commands.completion import for_kubectl
+
+    for line in for_kubectl(cli, sys.argv[1:]):
+        click.echo(line)
+
+
+def main(program: str | None = None) -> None:
+    """Run a command: exit 0 on success, 1 with one line on a failure, 2 on wrong usage; other codes are in `errors`."""
     try:
-        cli(standalone_mode=False)
+        cli(standalone_mode=False, prog_name=program)
     except click.exceptions.Abort:
         sys.exit(130)
     except click.exceptions.Exit as stop:

@@ -25,6 +25,9 @@ _FREE = frozenset((NoneType, bool, int, float, type))
 _MOST_VISITED = 20_000
 """Objects that are visited for one value; of a larger value only this much is counted."""
 
+_MOST_DROPPED = 1024
+"""Dropped entries that a cache remembers."""
+
 _TEXTS = (str, bytes)
 _SEVERAL = (list, tuple, set, frozenset)
 _CONTENT = (np.ndarray, dict, *_TEXTS, *_SEVERAL)
@@ -73,12 +76,12 @@ def size_of(*values: object) -> int:
 def quick_size_of(*values: object) -> int:
     """About as many bytes as `size_of`, counted in a quarter of the time if the values are plain data.
 
-    As JSON each object takes a separator or a bracket of its own. Names of fields and objects that occur twice make the
-    number larger; only fields that a struct leaves out at their default make it smaller.
+    The values are written as JSON, and its separators and brackets count the objects. Names of fields and objects that
+    occur twice make the number larger; only fields that a struct leaves out at their default make it smaller.
     """
     try:
         text = _AS_JSON.encode(values)
-    except Exception:  # not plain data, or one that cannot be written
+    except Exception:  # the values are no plain data, or cannot be written
         return size_of(*values)
     objects = len(text) - len(text.translate(None, b",[{:"))
     return len(text) + (OBJECT_BYTES + _REFERENCE_BYTES) * objects
@@ -110,7 +113,7 @@ _AS_JSON = msgspec.json.Encoder(enc_hook=_without_content)
 
 @lru_cache(maxsize=1024)
 def _fields_of(kind: type[Any]) -> Callable[[Any], Collection[object]] | None:
-    """What reads the fields of a struct or dataclass, and nothing of an unknown type; None for texts and containers."""
+    """A function that returns the fields of an object, none for an unknown type; None for texts and containers."""
     if issubclass(kind, _CONTENT):
         return None
     names = _field_names(kind)
@@ -120,7 +123,7 @@ def _fields_of(kind: type[Any]) -> Callable[[Any], Collection[object]] | None:
         if read is not None:
             try:
                 return read(value)
-            except AttributeError:  # one has not been set
+            except AttributeError:  # a field has not been set
                 pass
         return [getattr(value, name, None) for name in names]
 
@@ -169,7 +172,12 @@ class BoundedCache(Generic[K, V]):
         self._sizes[key] = size
         while self.bytes > self._most and len(self._kept) > self._fewest:
             oldest, _ = self._kept.popitem(last=False)
-            self.bytes -= self._sizes.pop(oldest)
+            dropped = self._sizes.pop(oldest)
+            self.bytes -= dropped
+            self._has_dropped(oldest, dropped)
+
+    def _has_dropped(self, key: K, size: int) -> None:
+        """An entry of this size has been dropped because there was no room for it."""
 
     def pop(self, key: K) -> None:
         """Drop the entry of a key, if there is one."""
@@ -191,3 +199,30 @@ class BoundedCache(Generic[K, V]):
 
     def __contains__(self, key: K) -> bool:
         return key in self._kept
+
+
+class CacheByUse(BoundedCache[K, V]):
+    """Grows when a value is asked for that it has dropped for lack of room, up to a second number of bytes.
+
+    So values that are asked for once do not make it larger.
+    """
+
+    def __init__(
+        self, first_bytes: int, most_bytes: Callable[[], int], size: Callable[[K, V], int] = size_of, fewest: int = 1
+    ) -> None:
+        super().__init__(first_bytes, size, fewest)
+        self._largest = most_bytes
+        self._dropped: OrderedDict[int, int] = OrderedDict()
+        """By hash of the key: the sizes of the entries that were dropped last."""
+
+    def get(self, key: K) -> V | None:
+        """The value under the key, or None; the entry then counts as last used."""
+        found = super().get(key)
+        if found is None and (size := self._dropped.pop(hash(key), 0)):
+            self._most = max(self._most, min(self._most + size, self._largest()))
+        return found
+
+    def _has_dropped(self, key: K, size: int) -> None:
+        self._dropped[hash(key)] = size
+        if len(self._dropped) > _MOST_DROPPED:
+            self._dropped.popitem(last=False)

@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Path]:
-    """A folder in which distributions can be laid."""
+    """A folder in which a test can install distributions."""
     sys.path.insert(0, str(tmp_path))
     before = set(sys.modules)
     yield tmp_path

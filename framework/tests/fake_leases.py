@@ -20,9 +20,9 @@ class LeaseStore:
         self.leases: dict[tuple[str, str], Lease] = {}
         self.history: list[Lease] = []
         self.deletions: set[str] = set()
-        """The resourceVersions of those in the history that are deletions."""
+        """The resourceVersions of the deletions in the history."""
         self.written = asyncio.Event()
-        """Another one at each write."""
+        """Set at the next write, and then replaced by a new event."""
         self._version = 0
 
     def write(self, lease: Lease) -> Lease:
@@ -31,7 +31,7 @@ class LeaseStore:
         return copy.deepcopy(stored)
 
     def delete(self, namespace: str, name: str) -> None:
-        """Deletes from outside, if it is there."""
+        """Deletes a lease, if it exists, as another client would."""
         lease = self.leases.pop((namespace, name), None)
         if lease is not None:
             self.deletions.add(self._tell(lease).metadata.resource_version)
@@ -46,12 +46,12 @@ class LeaseStore:
         return stored
 
     def put(self, namespace: str, name: str, spec: LeaseSpec) -> None:
-        """Writes from outside, whatever is there."""
+        """Writes a lease over any existing one, as another client would."""
         self.write(Lease(ObjectMeta(name=name, namespace=namespace), copy.deepcopy(spec)))
 
 
 class LeaseClient:
-    """What one replica sees; while ``fault`` is set requests fail with it, and while ``hangs`` none is answered."""
+    """The client of one replica. While ``fault`` is set, requests fail with it; while ``hangs``, none is answered."""
 
     def __init__(self, store: LeaseStore) -> None:
         self.fault: ApiError | None = None
@@ -59,7 +59,7 @@ class LeaseClient:
         self.latency = 0.01  # seconds, each way
         self.asked: list[str] = []
         self.refused: set[str] = set()
-        """Verbs that the replica has no right to."""
+        """The verbs that the replica may not use."""
         self._store = store
 
     def as_client(self) -> Client:

@@ -1,4 +1,4 @@
-"""Distributions for tests, laid into a folder as an installer does."""
+"""Distributions for tests, written into a folder as an installer does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gangline.profile.registry import GROUP
 def install(
     folder: Path, distribution: str, entries: dict[str, str], modules: dict[str, str], group: str = GROUP
 ) -> None:
-    """Lay an installed distribution into a folder."""
+    """Write an installed distribution into a folder."""
     info = folder / f"{distribution}-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")

@@ -22,13 +22,12 @@ from gangline.simulate import SimulatedClient
 from gangline.state.cache import Cache
 from gangline.status import SUCCESS, CodeColumn, codes
 from gangline.testing import cluster, make_node, make_pod, make_runtime
+from gangline.testing.gang_stories import GangCluster, profile_with
+from gangline.testing.gangs import GROUP, REQUIRED, Gangs, fabric
 from gangline_plugins.default_preemption import DefaultPreemption
 from gangline_plugins.gang_preemption import GangPreemption
 from gangline_plugins.node_resources_fit import NodeResourcesFit
 from gangline_plugins.reservation import Reservation
-
-from .gang_cluster import GangCluster, profile_with
-from .gangs import GROUP, REQUIRED, Gangs, fabric
 
 
 def after(looks: int) -> Deadline:

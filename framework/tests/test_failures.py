@@ -104,7 +104,7 @@ async def test_a_hook_that_holds_the_loop_is_named(point: str, caplog: pytest.Lo
     runtime = make_runtime(cache, plugin(**{point: calls[point]}), metrics=metrics)
     pod = cache.record(make_pod("p"))
     cycle = runtime.filter(pod).cycle
-    runtime.reserve_and_permit(cycle, pod, "a")
+    runtime.reserving.one(cycle, pod, "a")
     await runtime.bind(cycle, pod, "a")
 
     (line,) = caplog.messages
@@ -162,7 +162,7 @@ def test_a_time_that_no_pod_can_wait_is_the_plugins_failure(seconds: float) -> N
     pod = cache.record(make_pod("p"))
 
     with pytest.raises(PluginError, match="plugin Odd at permit: ValueError: a pod waits for a finite number"):
-        runtime.reserve_and_permit(runtime.filter(pod).cycle, pod, "a")
+        runtime.reserving.one(runtime.filter(pod).cycle, pod, "a")
 
 
 def test_a_verdict_without_a_reason_is_the_plugins_failure() -> None:

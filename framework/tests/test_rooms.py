@@ -7,6 +7,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import gangline
 
 ROOT = Path(gangline.__file__).parent
@@ -47,6 +49,60 @@ def test_plugins_may_import_what_is_public_and_nothing_else() -> None:
 
     assert allowed == {"model", "moments", "quantity", "command_line", "dra"}
     assert allowed - {"command_line", "dra"} <= set(gangline.__all__)
+
+
+IN_TESTS = {"command_line", "main", "model", "moments", "quantity", "simulate", "testing"}
+"""The modules of `gangline` that tests of plugins may import besides its public names."""
+
+
+def imported(path: Path) -> set[str]:
+    """The modules that a file imports, and the names that it imports from packages, with dots."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found |= {f"{node.module}.{each.name}" for each in node.names}
+    return found
+
+
+def is_public(name: str) -> bool:
+    """Whether tests of plugins may import this: names that `gangline` exports, `gangline.testing`, a few modules."""
+    package, _, rest = name.partition(".")
+    if package != "gangline":
+        return package not in ("framework", "plugins")
+    first, _, more = rest.partition(".")
+    if first in gangline.__all__ and not more:
+        return True
+    return first in IN_TESTS and (first == "testing" or "." not in more)
+
+
+@pytest.mark.parametrize("folder", ["plugins/tests", "examples/tests"])
+def test_tests_of_plugins_import_what_is_public_and_nothing_else(folder: str) -> None:
+    paths = list((ROOT.parents[1] / folder).rglob("*.py"))
+
+    assert paths
+    assert {path.name: bad for path in paths if (bad := sorted(n for n in imported(path) if not is_public(n)))} == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("gangline.NodeView", True),
+        ("gangline.resources", True),
+        ("gangline.model.Pod", True),
+        ("gangline.simulate.run", True),
+        ("gangline.testing.deciding.decide", True),
+        ("numpy", True),
+        ("gangline.config", False),
+        ("gangline.state.cache.Cache", False),
+        ("gangline.simulate.client.Faults", False),
+        ("gangline.kube.resources.PODS", False),
+        ("framework.tests.profile.histories.Step", False),
+    ],
+)
+def test_what_is_public_is_told_from_what_is_not(name: str, expected: bool) -> None:
+    assert is_public(name) is expected
 
 
 OF_SEVERAL = {

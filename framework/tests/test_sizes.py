@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gangline import model
 from gangline.profile.evaluation import Evaluator
-from gangline.sizes import BoundedCache, quick_size_of, size_of
+from gangline.sizes import BoundedCache, CacheByUse, quick_size_of, size_of
 from gangline.testing import cluster, make_node, make_pod, make_runtime
 from gangline_plugins.node_affinity import NodeAffinity
 from gangline_plugins.node_resources_fit import NodeResourcesFit
@@ -116,6 +116,25 @@ def test_an_entry_that_has_grown_makes_others_go() -> None:
     cache.measure("c")
 
     assert list(cache.items()) == ["c", "a"] and cache.bytes == 30
+
+
+def test_a_cache_by_use_grows_where_what_it_has_dropped_is_asked_for_again_and_not_for_what_occurs_once() -> None:
+    cache: CacheByUse[int, int] = CacheByUse(100, lambda: 250, lambda *_: 10)
+    for key in range(1000):
+        assert cache.get(key) is None
+        cache.put(key, key)
+    once = cache.bytes
+    for _ in range(3):
+        for key in range(2000, 2020):
+            if cache.get(key) is None:
+                cache.put(key, key)
+    again = cache.bytes
+    for _ in range(3):
+        for key in range(100):
+            if cache.get(key) is None:
+                cache.put(key, key)
+
+    assert (once, again, cache.bytes) == (100, 200, 250)
 
 
 @pytest.mark.parametrize(("nodes", "classes"), [(3, 1200), (3000, 60)], ids=["few nodes", "many nodes"])

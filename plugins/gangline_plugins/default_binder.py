@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import random
 
 from gangline import (
     LANDING,
@@ -63,7 +62,7 @@ class DefaultBinder:
                 unsure = True
             except TooManyRequests as error:
                 wait = max(wait, error.retry_after or 0.0)
-            await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+            await asyncio.sleep(wait * self._handle.random.uniform(0.5, 1.0))
             wait = min(2 * wait, LONGEST_WAIT)
 
     async def _try(self, cycle: Cycle, pod: PodInfo, node: str, unsure: bool) -> Status:

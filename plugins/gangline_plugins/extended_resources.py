@@ -22,13 +22,13 @@ class ExtendedResources:
 
     def __init__(self, state: State) -> None:
         self.version = object()
-        """Another object after each change."""
+        """An object that is replaced by another one at each change."""
         self._state = state
         self._classes: dict[str, model.DeviceClass] = {}
         self._named: dict[str, set[str]] = {}
-        """By resource: the names of all classes that name it."""
+        """The names of all classes that name a resource, by the resource."""
         self._serving: dict[str, str] = {}
-        """By resource: the name of the class that serves it."""
+        """The name of the class that serves a resource, by the resource."""
         self._profiles: list[str] = []
         self._wanted = memo_key(ExtendedResources, "wanted")
         self._concerned = memo_key(ExtendedResources, "concerned")
@@ -54,7 +54,7 @@ class ExtendedResources:
         return self._serving.get(resource)
 
     def of(self, cls: PodClass) -> Mapping[str, str]:
-        """The name of the class that serves it, by each resource that pods of this class request, in order of name."""
+        """Each served resource that pods of this class request, in order of name, and the DeviceClass serving it."""
         if not self._serving:
             return _NONE
         found: tuple[object, Mapping[str, str]] | None = cls.memo.get(self._wanted)
@@ -65,7 +65,7 @@ class ExtendedResources:
         return found[1]
 
     def concern(self, cls: PodClass) -> bool:
-        """Whether a class serves what pods of this class request, or did when this was last asked: that stays so."""
+        """Whether a DeviceClass serves a resource that pods of this class request. Once True, the answer stays True."""
         if self.of(cls):
             cls.memo[self._concerned] = True
         return self._concerned in cls.memo
@@ -73,11 +73,11 @@ class ExtendedResources:
     # The store of classes
 
     def on_upsert(self, each: model.DeviceClass) -> None:
-        """A class came or has changed."""
+        """A class was added or has changed."""
         self._change(each.metadata.name, each)
 
     def on_remove(self, each: model.DeviceClass) -> None:
-        """A class went."""
+        """A class was deleted."""
         self._change(each.metadata.name, None)
 
     def _change(self, name: str, new: model.DeviceClass | None) -> None:
@@ -93,7 +93,7 @@ class ExtendedResources:
             self._state.ask_trackers()
 
     def _settle(self, resource: str) -> bool:
-        """Choose the class that serves a resource; answers whether it is another one now."""
+        """Choose the class that serves a resource; returns whether the class is another one than before."""
         names = sorted(self._named[resource])
         before = self._serving.pop(resource, None)
         if not names:

@@ -14,10 +14,12 @@ from typing import Annotated
 import msgspec
 
 from gangline import (
+    SKIP,
     Action,
     EventHint,
     Handle,
     Membership,
+    PodGroup,
     PodInfo,
     Progress,
     Status,
@@ -45,6 +47,8 @@ class GangPermit:
     def __init__(self, args: GangPermitArgs, handle: Handle) -> None:
         self._handle = handle
         self._timeout = args.timeout_seconds
+        self._last: tuple[PodGroup | None, int, bool] = None, 0, False
+        """The last question and answer of `_runs`: the group, its placed members, and whether it runs."""
         handle.group_pods()
 
     @hookimpl
@@ -61,10 +65,27 @@ class GangPermit:
         if not isinstance(membership, Membership):
             return None
         group = membership.group
-        if not Progress.of(group, len(self._handle.members(group.key))).runs:
+        if not self._runs(group, len(self._handle.members(group.key))):
             return wait(group.timeout or self._timeout)
         for held in self._handle.waiting.held_by(self.name):
             mate = self._handle.group_of(held.pod)
             if isinstance(mate, Membership) and mate.group.key == group.key:
                 held.allow(self.name)
         return None
+
+    @hookimpl
+    def permit_all(self, pods: Sequence[PodInfo]) -> Status | None:
+        """Nothing is to be done for members of a group that runs and has no member that waits."""
+        membership = self._handle.group_of(pods[0])
+        if isinstance(membership, Membership):
+            group = membership.group
+            is_short = not self._runs(group, len(self._handle.members(group.key)))
+            if is_short or any(True for _ in self._handle.waiting.held_by(self.name)):
+                return None
+        return SKIP
+
+    def _runs(self, group: PodGroup, placed: int) -> bool:
+        """Whether the group runs with so many placed members. The answer is kept: each member asks in turn."""
+        if self._last[0] is not group or self._last[1] != placed:
+            self._last = group, placed, Progress.of(group, placed).runs
+        return self._last[2]

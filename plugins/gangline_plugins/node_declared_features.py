@@ -79,7 +79,7 @@ FEATURES: Mapping[str, Callable[[model.PodSpec], bool]] = {
     "RestartAllContainersOnContainerExits": _restarts_all_containers,
     "UserNamespacesHostNetworkSupport": _shares_host_network_only,
 }
-"""What decides where a pod can run; other declared features concern changes of a running pod."""
+"""The features that decide where a pod can run; other declared features concern changes of a running pod."""
 
 
 def _declares_more(pod: PodInfo, old: model.Node | None, new: model.Node) -> bool:

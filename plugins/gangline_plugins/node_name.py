@@ -39,6 +39,11 @@ class NodeName:
         return pod.node_name or None
 
     @hookimpl
+    def identity_all(self, pods: Sequence[PodInfo]) -> Sequence[Hashable]:
+        """As `identity` for each."""
+        return [pod.node_name or None for pod in pods]
+
+    @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | None:
         """Skip the filter for pods that name no node."""
         return None if pod.node_name else SKIP

@@ -75,7 +75,7 @@ class PortsInUse:
         self._rows: defaultdict[Port, dict[int, Counter[str]]] = defaultdict(dict)
 
     def concerns(self, cls: PodClass) -> bool:
-        """Whether its pods take ports of their nodes."""
+        """Whether pods of this class use host ports."""
         return bool(host_ports(cls))
 
     def add(self, pod: PodInfo, row: int) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from operator import ge
+from functools import cache
+from operator import ge, sub
 
 import msgspec
 import numpy as np
@@ -55,35 +55,51 @@ class Args(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Wanted:
-    """What a pod class asks for, a slot for the pod itself first: names, amounts and verdict bits, one row each."""
+class _Wanted(msgspec.Struct, frozen=True, eq=False):
+    """What a pod class asks for, a slot for the pod itself first: names, amounts and verdict bits, one row each. A
+    struct is made in a sixth of the time of a dataclass.
+    """
 
     resources: tuple[str, ...]
-    amounts: NDArray[np.int64]
     numbers: tuple[int, ...]
-    """The amounts as plain numbers, which are compared faster for one node."""
+    """The amounts as plain numbers."""
     bits: NDArray[np.unsignedinteger]
+    fits: CodeColumn
+    """The verdict on one node with room for everything."""
     served: NDArray[np.bool_] | None
     """Which of them a DeviceClass serves, on nodes without a device plugin for it; None if none is."""
     version: object
     """The version of the classes that was read."""
 
+    @property
+    def amounts(self) -> NDArray[np.int64]:
+        """The amounts, one row each."""
+        return np.array(self.numbers, dtype=np.int64)[:, None]
+
     def items(self) -> Iterator[tuple[str, int]]:
         """Names and amounts."""
-        return zip(self.resources, (int(amount) for amount in self.amounts.flat), strict=True)
+        return zip(self.resources, self.numbers, strict=True)
+
+
+@cache
+def _bits(count: int) -> tuple[NDArray[np.unsignedinteger], CodeColumn]:
+    """The verdict bits of so many resources, one row each, and the verdict on one node with room for everything."""
+    kind: type[np.unsignedinteger] = np.uint8 if count < 8 else np.uint64
+    bits, fits = np.array([1 << bit for bit in range(1, count + 1)], dtype=kind)[:, None], np.zeros(1, dtype=kind)
+    bits.flags.writeable = fits.flags.writeable = False
+    return bits, fits
 
 
 def _short_by_resource(wanted: _Wanted, nodes: NodeView) -> CodeColumn:
     """The verdicts for many nodes: one resource after the other, so that no amounts are copied."""
     short = np.zeros(len(nodes), dtype=wanted.bits.dtype)
-    for place, ((resource, amount), bit) in enumerate(zip(wanted.items(), wanted.bits.flat, strict=True)):
+    for place, (resource, amount) in enumerate(wanted.items()):
         allocatable = nodes.allocatable(resource)
         missing = allocatable - nodes.requested(resource) < amount
         if wanted.served is not None and wanted.served[place, 0]:
             missing &= allocatable > 0
-        if missing.any():
-            short |= missing * bit
+        if np.count_nonzero(missing):  # in a third of the time of any()
+            short |= missing * wanted.bits[place]
             if resource != "pods":
                 short |= (missing & (allocatable < amount)).astype(short.dtype)
     return short
@@ -104,7 +120,7 @@ class NodeResourcesFit:
         self._profile = handle.profile
         counted = [each.name for each in args.scoring_strategy.resources]
         amounts, self.reads_own = amounts_of(handle, counted)
-        self._strategy: Strategy = build_strategy(args.scoring_strategy, amounts)
+        self._strategy: Strategy = build_strategy(args.scoring_strategy, amounts, self.reads_own)
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
@@ -121,18 +137,20 @@ class NodeResourcesFit:
         wanted = self._wanted(pod)
         if len(nodes) > _FEW:
             return _short_by_resource(wanted, nodes)
+        if len(nodes) == 1:
+            allocatable_of_one, requested_of_one = nodes.amounts_of_one(wanted.resources)
+            if all(map(ge, map(sub, allocatable_of_one, requested_of_one), wanted.numbers)):
+                return wanted.fits
         allocatable, requested = nodes.amounts(wanted.resources)
-        free = allocatable - requested
-        if len(nodes) == 1 and all(map(ge, free[:, 0].tolist(), wanted.numbers)):
-            return np.zeros(1, dtype=wanted.bits.dtype)
-        missing = free < wanted.amounts
+        amounts = wanted.amounts
+        missing = allocatable - requested < amounts
         if wanted.served is not None:
             missing &= ~wanted.served | (allocatable > 0)
         if not np.count_nonzero(missing):
             return np.zeros(len(nodes), dtype=wanted.bits.dtype)
         short: CodeColumn = np.add.reduce(missing * wanted.bits, axis=0, dtype=wanted.bits.dtype)
         # A full slot count can change, a size cannot.
-        short |= np.logical_or.reduce(missing[1:] & (allocatable[1:] < wanted.amounts[1:]), axis=0)
+        short |= np.logical_or.reduce(missing[1:] & (allocatable[1:] < amounts[1:]), axis=0)
         return short
 
     def explain(self, cycle: Cycle, pod: PodInfo, code: int) -> Sequence[Reason]:
@@ -154,13 +172,13 @@ class NodeResourcesFit:
         if found is None or found.version is not self._extended.version:
             real = pod.cls.requests.real
             counted = {"pods": 1, **{r: amount for r, amount in real.items() if not self._is_ignored(r)}}
-            bits: type[np.unsignedinteger] = np.uint8 if len(counted) < 8 else np.uint64
+            bits, fits = _bits(len(counted))
             served = self._extended.of(pod.cls) if self._extended.are_given_out_in(self._profile) else {}
             found = pod.cls.memo[self._memo] = _Wanted(
                 tuple(counted),
-                np.array(list(counted.values()), dtype=np.int64)[:, None],
                 tuple(counted.values()),
-                np.array([1 << bit for bit in range(1, len(counted) + 1)], dtype=bits)[:, None],
+                bits,
+                fits,
                 np.array([name in served for name in counted])[:, None] if served else None,
                 self._extended.version,
             )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Protocol
 
 import numpy as np
 
@@ -10,26 +11,45 @@ from gangline import Changes, Handle, Int64Column, NodeView
 from gangline_plugins.dynamic_resources.ledger import ledger
 from gangline_plugins.extended_resources import ExtendedResources
 
-Amounts = Callable[[tuple[str, ...], NodeView], tuple[Int64Column, Int64Column]]
-"""From names of resources: allocatable and requested amounts, one row per resource, which nobody may change."""
+
+class Amounts(Protocol):
+    """Where the allocatable and requested amounts of resources on nodes come from."""
+
+    def of(self, resources: tuple[str, ...], nodes: NodeView) -> tuple[Int64Column, Int64Column]:
+        """The allocatable and the requested amounts, each resources x nodes; nobody may change these arrays."""
+        ...
+
+    def of_one(self, resources: tuple[str, ...], nodes: NodeView) -> tuple[list[int], list[int]]:
+        """As `of`, as plain numbers for the only node of the view; the caller may change the lists."""
+        ...
 
 
-def advertised(resources: tuple[str, ...], nodes: NodeView) -> tuple[Int64Column, Int64Column]:
+class _Advertised:
     """What nodes and their device plugins advertise."""
-    return nodes.amounts(resources)
+
+    def of(self, resources: tuple[str, ...], nodes: NodeView) -> tuple[Int64Column, Int64Column]:
+        return nodes.amounts(resources)
+
+    def of_one(self, resources: tuple[str, ...], nodes: NodeView) -> tuple[list[int], list[int]]:
+        return nodes.amounts_of_one(resources)
+
+
+ADVERTISED: Amounts = _Advertised()
 
 
 def amounts_of(handle: Handle, resources: Iterable[str]) -> tuple[Amounts, tuple[Changes, ...]]:
     """The amounts for a plugin that scores these resources, and the logs that it has to read for them."""
     if not any("/" in name for name in resources):
-        return advertised, ()
+        return ADVERTISED, ()
     served = _ServedByDevices(handle)
-    return served.amounts, (served.changes,)
+    return served, (served.changes,)
 
 
 class _ServedByDevices:
-    """As kube-scheduler v1.36, resource_allocation.go: where no device plugin advertises an extended resource, the
-    devices of the class that serves the resource count, and those of them that claims have.
+    """The advertised amounts; on nodes without a device plugin for an extended resource, devices of its DeviceClass.
+
+    There all devices of the class that serves the resource are allocatable, and the devices that claims have are
+    requested. Source: kube-scheduler v1.36, resource_allocation.go.
     """
 
     def __init__(self, handle: Handle) -> None:
@@ -38,12 +58,10 @@ class _ServedByDevices:
         self._devices = ledger(handle).devices
         self.changes = self._devices.changes
 
-    def amounts(self, resources: tuple[str, ...], nodes: NodeView) -> tuple[Int64Column, Int64Column]:
+    def of(self, resources: tuple[str, ...], nodes: NodeView) -> tuple[Int64Column, Int64Column]:
         """The amounts of some resources."""
         allocatable, requested = nodes.amounts(resources)
-        if not self._extended.are_given_out_in(self._profile):
-            return allocatable, requested
-        served = [(at, found) for at, name in enumerate(resources) if (found := self._extended.serving(name))]
+        served = self._served(resources)
         if served:
             allocatable, requested = allocatable.copy(), requested.copy()
         for at, device_class in served:
@@ -52,3 +70,16 @@ class _ServedByDevices:
             allocatable[at] = np.where(here, total, allocatable[at])
             requested[at] = np.where(here, given, requested[at])
         return allocatable, requested
+
+    def of_one(self, resources: tuple[str, ...], nodes: NodeView) -> tuple[list[int], list[int]]:
+        """The amounts of some resources of one node."""
+        if not self._served(resources):
+            return nodes.amounts_of_one(resources)
+        allocatable, requested = self.of(resources, nodes)
+        return allocatable[:, 0].tolist(), requested[:, 0].tolist()
+
+    def _served(self, resources: tuple[str, ...]) -> list[tuple[int, str]]:
+        """The places of resources that classes of devices serve, and the names of these classes."""
+        if not self._extended.are_given_out_in(self._profile):
+            return []
+        return [(at, found) for at, name in enumerate(resources) if (found := self._extended.serving(name))]

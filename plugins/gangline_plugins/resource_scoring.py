@@ -2,6 +2,7 @@
 
 Integer arithmetic and rounding as in kube-scheduler's noderesources plugins, over all nodes at once. Most decisions
 score a few nodes again, on which the pods before were placed: for one node plain numbers take a third of the time.
+For all nodes, what does not depend on the pod is kept as floating point numbers.
 """
 
 from __future__ import annotations
@@ -9,19 +10,28 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import sub
 from typing import Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import NodeView, PodClass, ScoreColumn, memo_key
-from gangline_plugins.resource_amounts import Amounts, advertised
+from gangline import Changes, KeptColumns, NodeView, PodClass, ScoreColumn, memo_key
+from gangline_plugins.resource_amounts import ADVERTISED, Amounts
 
 Int64Column = NDArray[np.int64]
 Strategy = Callable[[PodClass, NodeView], ScoreColumn]
 """From a pod class to a score of 0..100 per node."""
-_EXACT = 2**45
+EXACT = 2**45
+"""Amounts up to which a hundredfold and percentages are exact in floating point."""
+_DEFAULTED = ("cpu", "memory")
+"""The resources with defaults for pods that do not ask for them, in the order of `NodeView.nonzero`."""
+_ALWAYS = ("cpu", "memory", "ephemeral-storage")
+"""The resources that count for each pod."""
+_KEPT_BYTES = 16 * 1024 * 1024
+"""Memory for the tables of nodes, by the resources that count."""
 FEW = 12
 """Up to so many nodes plain numbers are faster than arrays."""
 
@@ -41,7 +51,7 @@ class ShapePoint(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Shape(msgspec.Struct, forbid_unknown_fields=True):
-    """requestedToCapacityRatio."""
+    """The argument requestedToCapacityRatio: points of a function from utilization to score."""
 
     shape: list[ShapePoint] = []
 
@@ -54,16 +64,19 @@ class ScoringStrategy(msgspec.Struct, rename="camel", forbid_unknown_fields=True
     requested_to_capacity_ratio: Shape | None = None
 
 
-def build_strategy(strategy: ScoringStrategy, amounts: Amounts = advertised) -> Strategy:
-    """The function for a configured strategy. Raises ValueError for weights or shapes that make no sense."""
+def build_strategy(strategy: ScoringStrategy, amounts: Amounts = ADVERTISED, own: tuple[Changes, ...] = ()) -> Strategy:
+    """The function for a configured strategy; `own` are the logs of the amounts.
+
+    Raises ValueError for weights or shapes that make no sense.
+    """
     resources = check_resources(strategy.resources) or [("cpu", 1), ("memory", 1)]
     if strategy.type == "LeastAllocated":
-        return _strategy(resources, amounts, _least, _unused)
+        return _Percentages(resources, amounts, own, of_free=True)
     if strategy.type == "MostAllocated":
-        return _strategy(resources, amounts, _most, min)
+        return _Percentages(resources, amounts, own, of_free=False)
     shape = strategy.requested_to_capacity_ratio
     points = check_shape(shape.shape if shape else [])
-    return _strategy(resources, amounts, _ratio(points))
+    return _ratios(resources, amounts, _ratio(points))
 
 
 def check_resources(resources: Sequence[ResourceSpec]) -> list[tuple[str, int]]:
@@ -92,62 +105,178 @@ def check_shape(points: Sequence[ShapePoint]) -> list[tuple[int, int]]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Share:
-    """The resources that count for a pod class, one row each."""
+class CountedResources:
+    """Resources that count for some pods, one row each."""
 
     resources: tuple[str, ...]
-    wanted: Int64Column
     weights: ScoreColumn
+    numbers: tuple[float, ...]
+    """The weights as plain numbers."""
     total: float
     """The sum of the weights."""
-    numbers: tuple[tuple[int, float], ...]
-    """`wanted` and `weights` as plain numbers."""
+    defaulted: tuple[tuple[int, int], ...]
+    """The places of cpu and memory among the resources, and which row of `nonzero` each has."""
 
     def used(self, nodes: NodeView, amounts: Amounts) -> tuple[Int64Column, Int64Column]:
         """Requested (without the pod) and allocatable amounts, with defaults for cpu and memory."""
-        allocatable, used = amounts(self.resources, nodes)
-        if self.resources == ("cpu", "memory"):
+        allocatable, used = amounts.of(self.resources, nodes)
+        if self.resources == _DEFAULTED:
             return nodes.nonzero, allocatable
         used = used.copy()
-        for default, name in enumerate(("cpu", "memory")):
-            if name in self.resources:
-                used[self.resources.index(name)] = nodes.nonzero[default]
+        for at, default in self.defaulted:
+            used[at] = nodes.nonzero[default]
         return used, allocatable
+
+    def used_by_one(self, nodes: NodeView, amounts: Amounts) -> tuple[list[int], list[int]]:
+        """As `used`, as plain numbers, for the only node of the view."""
+        allocatable, used = amounts.of_one(self.resources, nodes)
+        nonzero = nodes.nonzero_of_one
+        for at, default in self.defaulted:
+            used[at] = nonzero[default]
+        return used, allocatable
+
+
+class Share(msgspec.Struct, frozen=True, eq=False):
+    """The amounts of a pod class. A struct is made in a sixth of the time of a dataclass."""
+
+    counted: CountedResources
+    """The resources that count for the class."""
+    numbers: tuple[int, ...]
+    """The amount of each, as plain numbers."""
+
+    @property
+    def wanted(self) -> Int64Column:
+        """The amounts, one row for each resource."""
+        return np.array(self.numbers, dtype=np.int64)[:, None]
 
 
 def share_of(resources: Sequence[tuple[str, int]], wanted: Mapping[str, int]) -> Share:
     """The resources that count; an extended resource counts only if the pod asks for it."""
-    counted = [(r, w) for r, w in resources if wanted.get(r, 0) or r in ("cpu", "memory", "ephemeral-storage")]
-    names = tuple(name for name, _ in counted)
-    numbers = tuple((wanted.get(name, 0), float(weight)) for name, weight in counted)
-    return Share(
-        names,
-        np.array([amount for amount, _ in numbers], dtype=np.int64)[:, None],
-        np.array([weight for _, weight in numbers], dtype=np.float64)[:, None],
-        sum(weight for _, weight in numbers),
-        numbers,
-    )
+    counted = _counted(tuple([(r, w) for r, w in resources if r in _ALWAYS or wanted.get(r, 0)]))
+    return Share(counted, tuple([wanted.get(name, 0) for name in counted.resources]))
 
 
-def _strategy(
+@lru_cache(maxsize=1024)
+def _counted(resources: tuple[tuple[str, int], ...]) -> CountedResources:
+    names = tuple([name for name, _ in resources])
+    weights = np.array([weight for _, weight in resources], dtype=np.float64)
+    weights.flags.writeable = False
+    defaulted = tuple([(names.index(name), row) for row, name in enumerate(_DEFAULTED) if name in names])
+    return CountedResources(names, weights[:, None], tuple(weights.tolist()), float(weights.sum()), defaulted)
+
+
+class _Percentages:
+    """The weighted mean of percentages: of what stays free with the pod, or of what is in use.
+
+    The values that do not depend on the pod are kept for all nodes, in a table of floating point numbers with one
+    column per node. Its rows are: for each resource a hundred times the free or used amount; for each resource the
+    allocatable amount; the sum of the weights of the resources that the node has; and the limit of the rated amounts,
+    because a comparison with a row of the table takes half the time of one with a number. If a node lacks a resource,
+    the allocatable amount is infinite, so that the percentage is 0. The scores are those of `_weighted_mean`, as long
+    as floating point is exact.
+    """
+
+    def __init__(
+        self, resources: Sequence[tuple[str, int]], amounts: Amounts, own: tuple[Changes, ...], of_free: bool
+    ) -> None:
+        self._resources = resources
+        self._amounts = amounts
+        self._of_free = of_free
+        self._part = _unused if of_free else min
+        """From the used and the allocatable amount to the amount that is scored as a percentage."""
+        self._limit = 0.0 if of_free else 100.0
+        self._memo = memo_key(Share, *resources)
+        self._kept = KeptColumns(self._table, _KEPT_BYTES, own)
+        self._inexact = set[CountedResources]()
+        """Resources of which some node has had too much for floating point."""
+
+    def __call__(self, cls: PodClass, nodes: NodeView) -> ScoreColumn:
+        """The score of each node."""
+        share: Share | None = cls.memo.get(self._memo)
+        if share is None:
+            share = cls.memo[self._memo] = share_of(self._resources, cls.requests.scoring)
+        counted = share.counted
+        if not counted.resources:
+            return np.zeros(len(nodes))
+        if len(nodes) == 1:
+            return np.array([_mean_of_one(share, *counted.used_by_one(nodes, self._amounts), self._part)])
+        if len(nodes) <= FEW:
+            used, allocatable = counted.used(nodes, self._amounts)
+            one_by_one = zip(used.T.tolist(), allocatable.T.tolist(), strict=True)
+            return np.array([_mean_of_one(share, *each, self._part) for each in one_by_one])
+        if nodes.is_whole and counted not in self._inexact:
+            (table,) = self._kept.of(counted, nodes)
+            if counted not in self._inexact:
+                return self._from(table, share)
+        used, allocatable = counted.used(nodes, self._amounts)
+        return (_least if self._of_free else _most)(share, used + share.wanted, allocatable)
+
+    def _from(self, table: ScoreColumn, share: Share) -> ScoreColumn:
+        counted, limit = share.counted, table[-1]
+        count, total = len(share.numbers), None
+        has_weights = counted.total != count
+        for place, (wanted, weight) in enumerate(zip(share.numbers, counted.numbers, strict=True)):
+            rated: ScoreColumn
+            if self._of_free:
+                rated = table[place] - wanted * 100.0
+                np.maximum(rated, limit, out=rated)
+                rated /= table[count + place]
+            else:
+                rated = table[place] + wanted * 100.0
+                rated /= table[count + place]
+                np.minimum(rated, limit, out=rated)
+            np.floor(rated, out=rated)
+            if has_weights:
+                rated *= weight
+            if total is None:
+                total = rated
+            else:
+                total += rated
+        assert total is not None  # some resource counts
+        total /= table[-2]
+        return np.floor(total, out=total)
+
+    def _table(self, counted: CountedResources, nodes: NodeView) -> tuple[ScoreColumn]:
+        if len(nodes) == 1:
+            return (self._table_of_one(counted, nodes),)
+        used, allocatable = counted.used(nodes, self._amounts)
+        if int(allocatable.max(initial=0)) > EXACT:
+            self._inexact.add(counted)
+        count, has = len(used), allocatable > 0
+        table = np.empty((2 * count + 2, len(nodes)))
+        table[:count] = allocatable - used if self._of_free else used
+        table[:count] *= 100.0
+        table[count:-2] = np.where(has, allocatable, np.inf)
+        table[-2] = np.maximum((counted.weights * has).sum(axis=0), 1.0)
+        table[-1] = self._limit
+        return (table,)
+
+    def _table_of_one(self, counted: CountedResources, nodes: NodeView) -> ScoreColumn:
+        used, allocatable = counted.used_by_one(nodes, self._amounts)
+        if max(allocatable) > EXACT:
+            self._inexact.add(counted)
+        free_or_used = map(sub, allocatable, used) if self._of_free else used
+        weights = sum([weight for weight, whole in zip(counted.numbers, allocatable, strict=True) if whole > 0])
+        numbers = [float(amount) * 100.0 for amount in free_or_used]
+        numbers += [whole or np.inf for whole in allocatable]
+        return np.array([*numbers, max(weights, 1.0), self._limit])[:, None]
+
+
+def _ratios(
     resources: Sequence[tuple[str, int]],
     amounts: Amounts,
     mean: Callable[[Share, Int64Column, Int64Column], ScoreColumn],
-    part: Callable[[int, int], int] | None = None,
 ) -> Strategy:
-    """`part` gives from the used and the allocatable amount what counts in percent, if the mean is of percentages."""
+    """The mean of ratings that a function of the utilization gives."""
     memo = memo_key(Share, *resources)
 
     def score(cls: PodClass, nodes: NodeView) -> ScoreColumn:
         share: Share | None = cls.memo.get(memo)
         if share is None:
             share = cls.memo[memo] = share_of(resources, cls.requests.scoring)
-        if not share.resources:
+        if not share.counted.resources:
             return np.zeros(len(nodes))
-        used, allocatable = share.used(nodes, amounts)
-        if part is not None and len(nodes) <= FEW:
-            one_by_one = zip(used.T.tolist(), allocatable.T.tolist(), strict=True)
-            return np.array([_mean_of_one(share, *each, part) for each in one_by_one])
+        used, allocatable = share.counted.used(nodes, amounts)
         return mean(share, used + share.wanted, allocatable)
 
     return score
@@ -156,7 +285,7 @@ def _strategy(
 def _mean_of_one(share: Share, used: list[int], allocatable: list[int], part: Callable[[int, int], int]) -> float:
     """`_weighted_mean` of the percentages of one node."""
     total = weights = 0.0
-    for (wanted, weight), before, whole in zip(share.numbers, used, allocatable, strict=True):
+    for wanted, weight, before, whole in zip(share.numbers, share.counted.numbers, used, allocatable, strict=True):
         if whole > 0:
             total += weight * (part(before + wanted, whole) * 100 // whole)
             weights += weight
@@ -178,10 +307,10 @@ def _most(share: Share, used: Int64Column, allocatable: Int64Column) -> ScoreCol
 def _weighted_mean(share: Share, rated: ScoreColumn, allocatable: Int64Column) -> ScoreColumn:
     """The weighted mean, rounded down; a resource that a node does not have does not count there."""
     if is_everywhere(allocatable):
-        total: ScoreColumn = (share.weights.T @ rated)[0]  # whole numbers far below 2**53: exact in any order
-        total /= share.total
+        total: ScoreColumn = (share.counted.weights.T @ rated)[0]  # whole numbers far below 2**53: exact in any order
+        total /= share.counted.total
         return np.floor(total, out=total)
-    weights = share.weights * (allocatable > 0)
+    weights = share.counted.weights * (allocatable > 0)
     return np.floor((rated * weights).sum(axis=0) / np.maximum(weights.sum(axis=0), 1.0))
 
 
@@ -198,7 +327,7 @@ def percent(part: Int64Column, whole: Int64Column) -> ScoreColumn:
     """
     if not is_everywhere(whole):
         whole = np.maximum(whole, 1)
-    if int(whole.max(initial=0)) > _EXACT:
+    if int(whole.max(initial=0)) > EXACT:
         return (part * 100 // whole).astype(np.float64)
     result = part * 100.0
     result /= whole
@@ -212,8 +341,8 @@ def _ratio(points: list[tuple[int, int]]) -> Callable[[Share, Int64Column, Int64
     def mean(share: Share, used: Int64Column, allocatable: Int64Column) -> ScoreColumn:
         utilization = np.where(used > allocatable, 100.0, percent(np.minimum(used, allocatable), allocatable))
         rated = np.where(allocatable > 0, table[utilization.astype(np.intp)], 0.0)
-        total = (rated * share.weights).sum(axis=0)
-        weights = (share.weights * (rated > 0)).sum(axis=0)
+        total = (rated * share.counted.weights).sum(axis=0)
+        weights = (share.counted.weights * (rated > 0)).sum(axis=0)
         return np.floor(total / np.maximum(weights, 1.0) + 0.5)
 
     return mean

@@ -16,8 +16,10 @@ from gangline import (
     PodInfo,
     Reason,
     ScoreColumn,
+    TaintKey,
     default_normalize,
     hookimpl,
+    model,
     on,
     tolerations,
 )
@@ -54,38 +56,32 @@ class TaintToleration:
     @hookimpl
     def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:
         """Nodes with a taint NoSchedule or NoExecute that the pod does not tolerate."""
-        accepted = pod.spec.tolerations
-        verdicts = np.array(
-            [
-                tolerations.untolerated(taints, accepted, numeric=self._numeric) is not None
-                for taints in nodes.taint_sets
-            ],
-            dtype=np.uint8,
-        )
-        bad = np.flatnonzero(verdicts).tolist()
+        accepted, numbers, sets = pod.spec.tolerations, nodes.taints, nodes.taint_sets
+        bad = [
+            number
+            for number, taints in enumerate(sets)
+            if taints and tolerations.untolerated(taints, accepted, numeric=self._numeric) is not None
+        ]
         if len(bad) > _FEW_SETS:
-            return verdicts[nodes.taints]
-        column = np.zeros(len(nodes), dtype=np.bool_)
-        for number in bad:
-            column |= nodes.taints == number
+            verdicts = np.zeros(len(sets), dtype=np.uint8)
+            verdicts[bad] = 1
+            return verdicts[numbers]
+        column = numbers == bad[0] if bad else nodes.full(False)
+        for number in bad[1:]:
+            column |= numbers == number
         return column.view(np.uint8)
 
     @hookimpl
     def score(self, pod: PodInfo, nodes: NodeView) -> ScoreColumn:
         """How many taints PreferNoSchedule the pod does not tolerate."""
         accepted = [t for t in pod.spec.tolerations if t.effect in ("", "PreferNoSchedule")]
-        counts = np.array(
-            [
-                sum(
-                    taint.effect == "PreferNoSchedule"
-                    and not any(tolerations.tolerates(t, taint, self._numeric) for t in accepted)
-                    for taint in taints
-                )
-                for taints in nodes.taint_sets
-            ],
-            dtype=np.float64,
-        )
-        return counts[nodes.taints] if counts.any() else np.zeros(len(nodes))
+        counts = [self._avoided(taints, accepted) if taints else 0 for taints in nodes.taint_sets]
+        return np.array(counts, dtype=np.float64)[nodes.taints] if any(counts) else np.zeros(len(nodes))
+
+    def _avoided(self, taints: Sequence[TaintKey], accepted: Sequence[model.Toleration]) -> int:
+        """How many of the taints PreferNoSchedule none of the tolerations tolerates."""
+        preferred = [taint for taint in taints if taint.effect == "PreferNoSchedule"]
+        return sum(not any(tolerations.tolerates(t, taint, self._numeric) for t in accepted) for taint in preferred)
 
     @hookimpl
     def normalize_score(self, scores: ScoreColumn) -> ScoreColumn:

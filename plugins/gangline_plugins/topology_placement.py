@@ -20,6 +20,7 @@ from gangline import (
     Level,
     NodeView,
     Placement,
+    Rows,
     Status,
     hookimpl,
     on,
@@ -48,6 +49,26 @@ class TopologyPlacementArgs(msgspec.Struct, rename="camel", forbid_unknown_field
     """
 
 
+class _Offered:
+    """How many members of a group fit on each placement that was offered for one attempt."""
+
+    def __init__(self, attempt: GroupAttempt | None) -> None:
+        self.attempt = attempt
+        self._roles = attempt.roles if attempt is not None else []
+        self.wanted = sum(len(role.pods) for role in self._roles)
+        self._held: dict[int, tuple[Rows, int]] = {}
+        """How many members fit, by the `id` of the rows; the rows are kept too, so that their `id` stays theirs."""
+
+    def count(self, rows: Rows, held: int) -> None:
+        """Note that so many members fit on these rows. Nobody may change the array of rows."""
+        self._held[id(rows)] = rows, held
+
+    def held(self, rows: Rows) -> int:
+        """How many members fit on these rows."""
+        known = self._held.get(id(rows))
+        return sum(int(role.capacity[rows].sum()) for role in self._roles) if known is None else known[1]
+
+
 class TopologyPlacement:
     """Offers the domains of the preferred level, then those of wider levels up to the required one; the best fit scores
     highest.
@@ -61,6 +82,7 @@ class TopologyPlacement:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ValueError(f"levels: {twice} is there twice")
+        self._offered = _Offered(None)
         self._topology = handle.topology
         if args.levels:
             self._topology.use([Level(level.name, level.node_label) for level in args.levels])
@@ -87,9 +109,13 @@ class TopologyPlacement:
     @hookimpl
     def placement_score(self, attempt: GroupAttempt, placement: Placement) -> float:
         """How full the placement is with the group on it, relative to the members that it could hold."""
-        wanted = sum(len(role.pods) for role in attempt.roles)
-        held = sum(int(role.capacity[placement.rows].sum()) for role in attempt.roles)
-        return 100.0 * min(1.0, wanted / max(1, held))
+        offered = self._offered_for(attempt)
+        return 100.0 * min(1.0, offered.wanted / max(1, offered.held(placement.rows)))
+
+    def _offered_for(self, attempt: GroupAttempt) -> _Offered:
+        if self._offered.attempt is not attempt:
+            self._offered = _Offered(attempt)
+        return self._offered
 
     def _tiers(self, required: str, preferred: str) -> list[Domains | None]:
         """The levels to try, in order: from the preferred one outwards, up to the required one; None is the cluster."""
@@ -126,10 +152,13 @@ class TopologyPlacement:
         if not allowed.any():
             attempt.messages.append(_why(attempt, level, held, len(rows) > 0))
             return
+        offered = self._offered_for(attempt)
         fitting = np.flatnonzero(allowed)
         whole = held[fitting] < sum(len(role.pods) for role in attempt.roles)
         for domain in fitting[np.lexsort((level.order[fitting], spare[fitting], whole))][:MOST_PLACEMENTS].tolist():
-            yield Placement(f"{level.level} {level.path(domain)}", level.rows(domain), tier)
+            rows = level.rows(domain)
+            offered.count(rows, int(spare[domain]))
+            yield Placement(f"{level.level} {level.path(domain)}", rows, tier)
 
 
 def _why(attempt: GroupAttempt, level: Domains, held: np.ndarray, is_pinned: bool) -> str:

@@ -8,19 +8,9 @@ from typing import Any
 
 import msgspec
 
-from gangline import ApiError, Handle, NotFound, PodInfo, Proposal, Status, config, model
-from gangline.clock import SystemClock
-from gangline.explain.case import load_cluster
-from gangline.kube.interface import NoClient
-from gangline.model import TypedReference
-from gangline.profile.assembly import build_runtimes
-from gangline.profile.handle import Services
-from gangline.profile.registry import Catalog
-from gangline.profile.runtime import Runtime
-from gangline.queueing.waiting import WaitingPods
-from gangline.state.cache import Cache
-from gangline.telemetry.metrics import Metrics
-from gangline.testing import FakeBackground, FakePending
+from gangline import ApiError, Handle, NotFound, PodInfo, Proposal, Status, model
+from gangline.testing import Cache, FakeHandle, NoClient, Runtime
+from gangline.testing.configured import load_cluster, make_profiles
 from gangline_plugins.default_preemption import Args, DefaultPreemption
 from gangline_plugins.default_preemption.importance import Candidate
 
@@ -42,21 +32,6 @@ class StartingAt(random.Random):
     def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
         """The number."""
         return self._number % start
-
-
-@dataclass
-class Recorder:
-    """Keeps events."""
-
-    events: list[tuple[str, str, str]] = field(default_factory=list)
-
-    def event(self, pod: PodInfo, kind: str, reason: str, note: str, action: str = "Scheduling") -> None:
-        """Keep it."""
-        self.events.append((pod.name, reason, note))
-
-    def about(self, regarding: TypedReference, reporter: str, kind: str, reason: str, note: str, action: str) -> None:
-        """Keep it."""
-        self.events.append((regarding.name, reason, note))
 
 
 @dataclass
@@ -97,16 +72,17 @@ class Cluster:
     runtime: Runtime
     plugin: DefaultPreemption
     client: Client
-    recorder: Recorder
-    waiting: WaitingPods
-    pending: FakePending
-    background: FakeBackground
-    metrics: Metrics
+    fakes: FakeHandle
 
     @property
     def handle(self) -> Handle:
         """What the plugin was given."""
         return self.runtime.handle
+
+    @property
+    def events(self) -> list[tuple[str, str, str]]:
+        """The name of the object, the reason and the note of each event."""
+        return [(each.pod.partition("/")[2], each.reason, each.note) for each in self.fakes.fake_recorder.events]
 
     def pod(self, obj: Object) -> PodInfo:
         """The record of a pod that has no node."""
@@ -140,8 +116,8 @@ class Cluster:
 
     async def carry_out(self) -> None:
         """Run what was spawned."""
-        while self.background.spawned:
-            await self.background.spawned.pop(0)()
+        while self.fakes.background.spawned:
+            await self.fakes.background.spawned.pop(0)()
 
 
 def cluster(
@@ -149,15 +125,12 @@ def cluster(
 ) -> Cluster:
     """A cluster that looks at nodes from the start-th on."""
     cache = load_cluster({"nodes": nodes, "pods": pods, "pdbs": pdbs or []})
-    client, recorder, waiting, pending, metrics = Client(), Recorder(), WaitingPods(), FakePending(), Metrics()
-    background = FakeBackground(metrics.failures)
-    services = Services[Runtime](
-        cache, SystemClock(), recorder, waiting, client, metrics.of_plugins, background, pending
-    )
-    loaded = config.load(_CONFIGURATION, "test")
-    runtime = build_runtimes(loaded, Catalog.discover(), services, metrics, None)["default-scheduler"]
-    plugin = DefaultPreemption(args or Args(), runtime.handle, StartingAt(start))
-    return Cluster(cache, runtime, plugin, client, recorder, waiting, pending, background, metrics)
+    client = Client()
+    fakes = FakeHandle(cache, client)
+    runtime = make_profiles(_CONFIGURATION, fakes)["default-scheduler"]
+    runtime.handle.random = StartingAt(start)
+    plugin = DefaultPreemption(args or Args(), runtime.handle)
+    return Cluster(cache, runtime, plugin, client, fakes)
 
 
 def node(name: str, cpu: int = 4, **labels: str) -> Object:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from framework.tests import random_clusters as some
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import PluginError, model
-from gangline.state.cache import Cache
-from gangline.testing import GPU, FakeHandle, cluster, make_node, make_pod, make_runtime, run_score
+from gangline.testing import GPU, Cache, FakeHandle, cluster, make_node, make_pod, make_runtime, run_score
+from gangline.testing import random_clusters as some
 from gangline_plugins.balanced_allocation import Args, NodeResourcesBalancedAllocation
 from gangline_plugins.resource_scoring import FEW, ResourceSpec
 

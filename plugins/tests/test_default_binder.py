@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from gangline import Code, Conflict, Cycle, TooManyRequests, Unavailable, model
-from gangline.errors import ApiError, NotFound
-from gangline.kube.resources import Resource
-from gangline.state.cache import Cache
-from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
+from gangline import ApiError, Code, Conflict, Cycle, NotFound, TooManyRequests, Unavailable, model, resources
+from gangline.testing import Cache, FakeHandle, cluster, make_node, make_pod, make_runtime
 from gangline_plugins.default_binder import DefaultBinder
 
 
@@ -55,7 +52,7 @@ class Server:
         self._cache.remove_node(node)
         raise self._failure
 
-    async def get(self, resource: Resource[Any], name: str, *, namespace: str) -> model.Pod:
+    async def get(self, resource: resources.Resource[Any], name: str, *, namespace: str) -> model.Pod:
         self.asked.append("get")
         return make_pod(name, namespace=namespace, node="a" if self._takes_it else "")
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from framework.tests.gangs import Gangs, fabric
-
-from gangline import Action, PodInfo
-from gangline.api.cycle_state import Cycle
-from gangline.queueing.waiting import PodAtPermit
+from gangline import Action, Cycle, PodInfo
 from gangline.testing import make_pod
+from gangline.testing.gangs import Gangs, fabric
 from gangline_plugins.gang_permit import GangPermit, GangPermitArgs
 
 
 def permitted(gangs: Gangs, pod: PodInfo, row: int) -> dict[str, float]:
-    """Assume a pod on its own cycle; who holds it, and for how long. It waits where somebody does."""
+    """Assume a pod on its own cycle; who holds it, and for how long."""
     gangs.cache.assume(pod, row)
     status, holds = gangs.runtime.permit(Cycle(), pod, gangs.cache.nodes.names[row])
     assert status.is_success
-    if holds:
-        gangs.handle.waiting.add(PodAtPermit(pod, gangs.cache.nodes.names[row], holds))
     return holds
 
 

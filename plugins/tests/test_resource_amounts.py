@@ -10,11 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline import model
-from gangline.kube.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
-from gangline.profile.runtime import Runtime
-from gangline.state.cache import Cache
-from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
+from gangline import model, resources
+from gangline.testing import Cache, FakeHandle, Runtime, cluster, make_node, make_pod, make_runtime
 from gangline_plugins.balanced_allocation import Args as BalancedArgs
 from gangline_plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from gangline_plugins.dynamic_resources import DynamicResources
@@ -38,11 +35,11 @@ class World:
         self.advertised = cluster([make_node(f"n{row}", cpu=8, resources={NAME: n}) for row, n in enumerate(totals)])
         self.version = 0
         serving = model.DeviceClassSpec(extended_resource_name=NAME)
-        self.served.store(DEVICE_CLASSES).upsert(model.DeviceClass(model.ObjectMeta("gpu"), serving))
+        self.served.store(resources.DEVICE_CLASSES).upsert(model.DeviceClass(model.ObjectMeta("gpu"), serving))
         for row, total in enumerate(totals):
             devices = [model.Device(f"d{number}") for number in range(total)]
             made = model.ResourceSliceSpec(DRIVER, model.ResourcePool(f"n{row}", 1, 1), f"n{row}", devices=devices)
-            self.served.store(RESOURCE_SLICES).upsert(model.ResourceSlice(model.ObjectMeta(f"s{row}"), made))
+            self.served.store(resources.RESOURCE_SLICES).upsert(model.ResourceSlice(model.ObjectMeta(f"s{row}"), made))
 
     def give(self, row: int, device: int) -> None:
         """A claim gets a device; in the other cluster a pod does."""
@@ -53,7 +50,7 @@ class World:
         )
         metadata = model.ObjectMeta(name, "default", name, resource_version=str(self.version))
         status = model.ResourceClaimStatus(allocation=allocation)
-        self.served.store(RESOURCE_CLAIMS).upsert(model.ResourceClaim(metadata, status=status))
+        self.served.store(resources.RESOURCE_CLAIMS).upsert(model.ResourceClaim(metadata, status=status))
         self.advertised.upsert_pod(self.advertised.record(make_pod(name, resources={NAME: 1}, node=f"n{row}")))
         self.served.upsert_pod(self.served.record(make_pod(name, node=f"n{row}")))
 

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import NodeView, PodInfo, ScoreColumn
-from gangline.state.cache import Cache
-from gangline.testing import GPU, FakeHandle, cluster, make_node, make_pod
+from gangline.testing import GPU, Cache, FakeHandle, cluster, make_node, make_pod
 from gangline_plugins.balanced_allocation import Args, NodeResourcesBalancedAllocation
 from gangline_plugins.node_resources_fit import Args as FitArgs
 from gangline_plugins.node_resources_fit import NodeResourcesFit
@@ -79,6 +78,34 @@ def test_a_few_nodes_get_the_scores_that_they_get_among_many(
     assert one_by_one == together[: len(nodes)]
     some = np.array([1, 5, 2])
     assert score(pod, cache.nodes.view(some)).tolist() == [together[row] for row in some]
+
+
+LARGE = AMOUNTS | st.integers(2**45 - 2, 2**45 + 2) | st.integers(2**53, 2**53 + 3)
+
+
+@pytest.mark.parametrize("kind", ["LeastAllocated", "MostAllocated"])
+@given(
+    nodes=st.lists(st.tuples(LARGE, LARGE, st.integers(0, 8)), min_size=FEW + 1, max_size=FEW + 4),
+    steps=st.lists(st.tuples(st.integers(0, FEW), LARGE, LARGE, st.integers(0, 8)), max_size=6),
+    wanted=st.tuples(LARGE, LARGE, st.integers(0, 9)),
+)
+def test_scores_from_what_is_kept_are_those_without_to_the_last_bit(
+    kind: Literal["LeastAllocated", "MostAllocated"],
+    nodes: list[tuple[int, int, int]],
+    steps: list[tuple[int, int, int, int]],
+    wanted: tuple[int, int, int],
+) -> None:
+    cache, rate, even = crowded(nodes, []), rated(kind), balanced()
+    cpu, memory, gpus = wanted
+    pod = cache.record(make_pod("p", cpu=f"{cpu}m", memory=memory, gpus=gpus))
+    for number, (row, *used) in enumerate([(0, 0, 0, 0), *steps]):
+        there = make_pod(f"q{number}", cpu=f"{used[0]}m", memory=used[1], gpus=used[2], node=f"n{row}")
+        cache.upsert_pod(cache.record(there))
+        whole = cache.nodes.view()
+        rows = np.arange(len(nodes))
+
+        for score in (rate, even):
+            assert score(pod, whole).tobytes() == score(pod, whole.at(rows)).tobytes()
 
 
 @given(nodes=NODES, used=NODES, wanted=st.tuples(AMOUNTS, AMOUNTS, st.integers(0, 9)))

@@ -7,11 +7,9 @@ from typing import Any
 
 import msgspec
 
-from gangline import ApiError, Code, Conflict, Cycle, NotFound, PodInfo, Status, model
-from gangline.explain.case import load_cluster
-from gangline.kube.resources import PVCS, Resource
-from gangline.state.cache import Cache
-from gangline.testing import FakeHandle, make_runtime
+from gangline import ApiError, Code, Conflict, Cycle, NotFound, PodInfo, Status, model, resources
+from gangline.testing import Cache, FakeHandle, make_runtime
+from gangline.testing.configured import load_cluster
 
 Object = dict[str, Any]
 WAIT = "WaitForFirstConsumer"
@@ -49,7 +47,7 @@ class StorageServer:
         """What controllers do once the object of this name was written."""
 
     async def patch(
-        self, resource: Resource[Any], name: str, patch: Mapping[str, Any], *, namespace: str | None = None
+        self, resource: resources.Resource[Any], name: str, patch: Mapping[str, Any], *, namespace: str | None = None
     ) -> Any:
         """A merge patch. Raises Conflict when it holds another resourceVersion than the stored object."""
         if name in self.failures:
@@ -64,7 +62,9 @@ class StorageServer:
         self.reaction(name)
         return changed
 
-    def change(self, kind: Resource[Any], name: str, patch: Mapping[str, Any], namespace: str = "default") -> Any:
+    def change(
+        self, kind: resources.Resource[Any], name: str, patch: Mapping[str, Any], namespace: str = "default"
+    ) -> Any:
         """Merge into an object, whoever wants it, and give it a new resourceVersion."""
         store = self._cache.store(kind)
         stored = store.get(name, namespace)
@@ -82,7 +82,7 @@ class StorageServer:
             "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
             "spec": {"volumeName": volume},
         }
-        self.change(PVCS, claim, patch)
+        self.change(resources.PVCS, claim, patch)
 
 
 class VolumeCluster:
@@ -105,7 +105,7 @@ class VolumeCluster:
         self.cache.assume(record, row)
         return record
 
-    def add(self, kind: Resource[Any], obj: Object) -> None:
+    def add(self, kind: resources.Resource[Any], obj: Object) -> None:
         """Add or replace an object in a store."""
         self.cache.store(kind).upsert(msgspec.convert(obj, kind.type))
 

@@ -50,7 +50,7 @@ def _refusal(pod: Pod, claim: GpuClaim) -> str:
     try:
         whole, pieces = requested(pod.spec, whole_gpus), requested(pod.spec, pieces_of_gpus)
     except (GanglineError, ValueError):
-        whole, pieces = 0, 0  # no number: the API server says so
+        whole, pieces = 0, 0  # not a number: the API server refuses the pod
     if whole or pieces:
         gives = f"GpuClaim {name} gives the pod devices of DeviceClass {claim.spec.device_class_name}"
         return f"{gives}, and it requests {GPU} besides: both would count"

@@ -77,9 +77,9 @@ class WatchedClaims:
             return Found(doubt=UNREADABLE)
 
     def upsert(self, claim: GpuClaim, /) -> None:
-        """For the informer."""
+        """Keep a claim that was added or has changed; the informer calls this."""
         self._known[claim.metadata.namespace, claim.metadata.name] = claim
 
     def remove(self, namespace: str, name: str, uid: str, /) -> None:
-        """For the informer."""
+        """Forget a claim that was deleted; the informer calls this."""
         self._known.pop((namespace, name), None)

@@ -35,9 +35,9 @@ Enforcement = Literal["device-plugin", "runtime", "environment"]
 ENFORCEMENTS: tuple[Enforcement, ...] = get_args(Enforcement)
 """Who enforces which GPUs a container sees."""
 MOST_IDS = 64
-"""More than any node has."""
+"""At most this many ids in a variable: more than any node has."""
 MOST_WARNINGS = 5
-"""About values that containers set themselves."""
+"""At most this many warnings about values that containers set themselves."""
 _ORDER = literal(CUDA_DEVICE_ORDER, "PCI_BUS_ID")
 _NOTHING = ("", "void", "none")
 """Values of NVIDIA_VISIBLE_DEVICES that show no GPU."""
@@ -102,7 +102,7 @@ def doubts(pod: Pod, seen: Seen, enforcement: Enforcement, added: int) -> Iterab
     told: dict[str, list[str]] = {}
     for path, container in pod.containers():
         if any(variable.name == NVIDIA_VISIBLE_DEVICES for variable in seen.get(path, ())):
-            continue  # it is replaced
+            continue  # the variable will be replaced
         for variable in container.env or ():
             if variable.name == NVIDIA_VISIBLE_DEVICES and (variable.value_from or variable.value not in _NOTHING):
                 told.setdefault("valueFrom" if variable.value_from else variable.value, []).append(container.name)

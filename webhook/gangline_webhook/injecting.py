@@ -29,7 +29,7 @@ NO_RANKS = Ranks()
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says."""
+    """The options of the command line that decide how pods are changed."""
 
     scheduler_names: frozenset[str]
     """The schedulers that read claims, maps and requests."""
@@ -46,13 +46,14 @@ class Wanted:
     env: EnvVar
     firm: bool = True
     first: bool = False
-    """Whether it comes before the user's, which may then refer to it."""
+    """Whether the variable comes before the user's variables, so that these may refer to it."""
 
 
 def mutate(pod: Pod, claim: GpuClaim | None, options: Options, ranks: Ranks = NO_RANKS) -> Verdict:
     """The changes of a new pod.
 
-    ``claim`` is the one that it names, None if it names none or it is not known; ``ranks`` are those that it asks for.
+    ``claim`` is the GpuClaim that the pod names, None if it names none or the claim is not known. ``ranks`` are the
+    variables of ranks, if the pod asks for ranks.
     """
     if ranks.refusal:
         return Verdict(allowed=False, message=f"pod {pod.metadata.name or pod.metadata.generate_name}: {ranks.refusal}")

@@ -141,7 +141,7 @@ async def serve(settings: Settings) -> None:
         watched = WatchedClaims(client) if settings.claims and client else None
         await _listen(settings, client, watched or NoClaims(), stack)
         gc.collect()
-        gc.freeze()  # what is there now stays; collections need not walk it
+        gc.freeze()  # these objects stay; the garbage collector need not look at them again
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(settings.certificates.run())]
             if watched:
@@ -185,5 +185,5 @@ def main() -> None:
     try:
         webhook()
     except GanglineError as error:
-        Lines(sys.stderr).write(f"gangline-webhook: {error}")  # nobody may read it, and the process has to end
+        Lines(sys.stderr).write(f"gangline-webhook: {error}")  # waits a moment at most, so the process ends in any case
         sys.exit(1)

@@ -85,7 +85,7 @@ class NewJob(Object):
 
 @dataclass(frozen=True, slots=True)
 class _Workers:
-    """The pods of one Job, for one of them."""
+    """The Job of a new pod, and what its ranks depend on: the pods of the Job are alike."""
 
     mode: str
     namespace: str
@@ -93,7 +93,7 @@ class _Workers:
     spec: JobSpec
     pod: PodSpec
     gpus: int | None
-    """The GPUs of one pod; None where the number is not known."""
+    """The GPUs of one pod; None if the number is not known."""
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -103,7 +103,7 @@ def asks_for_ranks(pod: Pod) -> bool:
 
 
 def job_of(pod: Pod) -> OwnerReference | None:
-    """The Job that a pod belongs to; None where it belongs to none, or to one of a JobSet or LeaderWorkerSet."""
+    """The Job that a pod belongs to; None if there is none, or if a JobSet or LeaderWorkerSet has made the Job."""
     owner = next((owner for owner in pod.metadata.owner_references if owner.controller), None)
     is_job = owner is not None and owner.kind == "Job" and owner.api_version.startswith("batch/")
     return owner if is_job and not _foreign(pod.metadata.labels) else None
@@ -185,7 +185,7 @@ def _renamed(variable: EnvVar) -> EnvVar:
 
 
 def _leader(workers: _Workers) -> str:
-    """The name of the pod with index 0; empty where it has none."""
+    """The name of the pod with index 0; empty if the pod has no known name."""
     subdomain = workers.pod.subdomain
     return f"{workers.job}-0.{subdomain}.{workers.namespace}.svc" if subdomain else ""
 
@@ -213,7 +213,7 @@ def _gpus(spec: PodSpec) -> int | None:
     try:
         return requested(spec, whole_gpus)
     except (GanglineError, ValueError):
-        return None  # no number: the API server says so
+        return None  # not a number: the API server refuses the pod
 
 
 def _foreign(labels: Mapping[str, str] | None) -> str:

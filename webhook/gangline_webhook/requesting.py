@@ -43,7 +43,7 @@ def requests_of(pod: Pod, claim: GpuClaim, mode: Mode) -> Requests:
     try:
         whole, pieces = requested(pod.spec, whole_gpus), requested(pod.spec, pieces_of_gpus)
     except (GanglineError, ValueError):
-        return Requests()  # no number: the API server says so
+        return Requests()  # not a number: the API server refuses the pod
     count = claim.spec.devices.count
     if refusal := _disagreement(claim, whole, pieces):
         return Requests(refusal=refusal)

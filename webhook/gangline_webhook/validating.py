@@ -25,7 +25,7 @@ MOST_DEVICES = 64
 """More than any node has; the CRD says so too."""
 LEAST_FRACTION = 0.01
 IN_USE = ("Reserved", "Bound")
-"""Phases of a claim of which some pod has devices, or had them."""
+"""Phases of a claim in which some pod has devices of the claim, or had some."""
 
 _MIG_PROFILE = re.compile(r"([1-7]c\.)?[1-7]g\.[1-9][0-9]{0,2}gb([.+-](me|gfx|me\.all))?")
 _HCA = re.compile(r"[A-Za-z0-9_.-]+(:[0-9]+)?")

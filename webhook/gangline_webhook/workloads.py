@@ -26,7 +26,7 @@ class Workloads(Protocol):
 
 
 class NoWorkloads:
-    """Knows nothing: pods that ask for ranks get none, new Jobs are told what can be seen of them alone."""
+    """Finds nothing: pods that ask for ranks get none, and warnings about a new Job consider the Job alone."""
 
     async def find(self, namespace: str, job: str, uid: str, service: str) -> Behind:
         """See the protocol."""

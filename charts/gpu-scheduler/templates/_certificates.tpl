@@ -39,7 +39,7 @@ spec:
         - --mutating-webhook={{ $webhook }}
         - --validating-webhook={{ $webhook }}
         {{- else }}
-        - --renew-before=0  # a certificate that works is left alone: nobody would trust a new one yet
+        - --renew-before=0  # keep a working certificate: the API server would not trust a new one yet
         {{- end }}
       resources:
         requests: {cpu: 50m, memory: 64Mi}
@@ -52,7 +52,7 @@ spec:
       emptyDir: {sizeLimit: 16Mi}
 {{- end -}}
 
-{{/* What `certs ensure` may do with Secrets; a name cannot be asked of create. */}}
+{{/* The rights of `certs ensure` on Secrets. RBAC cannot restrict create to a name. */}}
 {{- define "gangline.certsRules" -}}
 - {apiGroups: [""], resources: [secrets], verbs: [create]}
 - {apiGroups: [""], resources: [secrets], resourceNames: [{{ include "gangline.certSecret" . }}], verbs: [get, patch]}

@@ -3,7 +3,7 @@
 {{- .Values.fullnameOverride | default .Values.nameOverride | default .Chart.Name | trunc 48 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Labels of every object; call with (list $ "scheduler"), or (list $ "") for what belongs to all components. */}}
+{{/* Labels of every object; call with (list $ "scheduler"), or (list $ "") for objects of all components. */}}
 {{- define "gangline.labels" -}}
 {{- $root := index . 0 -}}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 }}
@@ -36,7 +36,7 @@ image: "{{ $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }
 imagePullPolicy: {{ $image.pullPolicy }}
 {{- end -}}
 
-{{/* The scheduler's ServiceAccount; those of the other components begin with its name. */}}
+{{/* The scheduler's ServiceAccount; the names of the other ServiceAccounts begin with its name. */}}
 {{- define "gangline.serviceAccount" -}}
 {{- .Values.serviceAccount.name | default .Values.serviceAccountName | default (include "gangline.name" .) -}}
 {{- end -}}
@@ -59,8 +59,8 @@ imagePullPolicy: {{ $image.pullPolicy }}
 {{- if and .Values.webhook.enabled (eq .Values.webhook.certificates.mode "self-signed") -}}true{{- end -}}
 {{- end -}}
 
-{{/* The profiles, as JSON {"items": [...]}. One without a name is called scheduler.name, and left out where another one
-     has that name. Where the runtime enforces, pods go to nodes alone whose agent reports what there is to show. */}}
+{{/* The profiles, as JSON {"items": [...]}. A profile without a name gets scheduler.name, and is left out if another profile
+     has that name. If the container runtime enforces, pods go only to nodes whose agent reports the GPUs. */}}
 {{- define "gangline.profiles" -}}
 {{- $taken := list -}}
 {{- range .Values.profiles }}{{ $taken = append $taken (.schedulerName | default "") }}{{ end -}}
@@ -91,7 +91,7 @@ imagePullPolicy: {{ $image.pullPolicy }}
 {{- toJson $names -}}
 {{- end -}}
 
-{{/* The fields of every pod's spec that do not differ; call with (list $ "component"). */}}
+{{/* The fields that the specs of all pods have in common; call with (list $ "component"). */}}
 {{- define "gangline.podSpec" -}}
 {{- $root := index . 0 -}}
 serviceAccountName: {{ include "gangline.serviceAccount" $root }}{{ with index . 1 }}-{{ . }}{{ end }}
@@ -140,7 +140,7 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- toYaml (merge (dict) $values.podAnnotations (index . 1) (ternary $scrape dict $values.metrics.scrapeAnnotations)) -}}
 {{- end -}}
 
-{{/* Where the components are asked for health and metrics. */}}
+{{/* The options with the addresses for health and metrics. */}}
 {{- define "gangline.listening" -}}
 - --listen=0.0.0.0:8080
 - --secure-listen=0.0.0.0:10259
@@ -154,8 +154,8 @@ affinity: {{- toYaml . | nindent 2 }}
 - --log-format={{ .Values.logging.format }}
 {{- end -}}
 
-{{/* The probes of a server; one that starts slowly is given a minute.
-     Call with (list "name of its port" livenessProbe readinessProbe), of which an empty one means the chart's. */}}
+{{/* The probes of a server, which has a minute to start.
+     Call with (list "name of its port" livenessProbe readinessProbe); an empty probe means the chart's own. */}}
 {{- define "gangline.probes" -}}
 {{- $port := index . 0 -}}
 startupProbe:
@@ -164,4 +164,9 @@ startupProbe:
   failureThreshold: 30
 livenessProbe: {{- toYaml (index . 1 | default (dict "httpGet" (dict "path" "/healthz" "port" $port) "periodSeconds" 15 "timeoutSeconds" 5)) | nindent 2 }}
 readinessProbe: {{- toYaml (index . 2 | default (dict "httpGet" (dict "path" "/readyz" "port" $port) "periodSeconds" 5 "timeoutSeconds" 3)) | nindent 2 }}
+{{- end -}}
+
+{{/* The address of the section about an alert; call with (list $ "Alert"). */}}
+{{- define "gangline.runbook" -}}
+{{- printf "%s#%s" (index . 0).Values.metrics.prometheusRule.runbooks (index . 1 | lower) | quote -}}
 {{- end -}}

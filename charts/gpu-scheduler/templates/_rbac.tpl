@@ -34,7 +34,7 @@ subjects:
     namespace: {{ .root.Release.Namespace }}
 {{- end -}}
 
-{{/* Where the plugin Defragmentation keeps what is moved, as JSON: namespace to whether it moves pods by itself. */}}
+{{/* The namespaces of the plugin Defragmentation's ConfigMaps, as JSON, each with whether the plugin moves pods by itself. */}}
 {{- define "gangline.defragmentation" -}}
 {{- $found := dict -}}
 {{- range (include "gangline.profiles" . | fromJson).items -}}

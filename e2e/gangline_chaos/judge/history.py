@@ -24,7 +24,7 @@ class Change(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Something that the runner did or saw: a fault begins or ends, a process has ended."""
+    """An event of the run itself: a fault begins or ends, or a process has ended."""
 
     at: float
     kind: str

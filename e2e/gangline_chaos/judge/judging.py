@@ -21,13 +21,13 @@ LOOK_S = 0.25
 MOMENT_S = 10.0
 """Seconds for which locks and annotations may differ at the end: pods end by themselves then, too."""
 SETTLED_S = 100.0
-"""Seconds in which locks and annotations come to agree, and pods that have room are bound. A lock of a dead leader is
+"""Seconds until locks and annotations agree, and until pods that have room are bound. A lock of a dead leader is
 freed a minute after the next one leads, at the next sweep, which is every 30 s.
 """
 ABANDONED_S = 360.0
-"""Seconds in which a lock of a waiting pod is freed that does not say who wrote it: five minutes, and two sweeps."""
+"""Seconds until a waiting pod's lock without a writer is freed: five minutes, and two sweeps."""
 LIMITS = {"gang in part": IN_PART_S, "lock of nobody": ABANDONED_S}
-"""By rule, where it is not SETTLED_S: how long it may be broken while no fault is active."""
+"""Seconds for which a rule may be broken while no fault is active, by rule; for other rules SETTLED_S."""
 UNELECTED = frozenset(
     ("device given twice", "bound twice", "devices changed", "wrong number of devices", "ended by itself")
 )
@@ -200,7 +200,7 @@ class Judge:
             self._report("not recovered", fault, f"pods wait since its end at {ended:.1f} s", at)
 
     def _recover(self, at: float, done: Iterable[str]) -> None:
-        """These pods wait no longer."""
+        """Note that these pods no longer wait, and which faults all their pods have recovered from."""
         left = []
         for fault, ended, waiting in self._pending:
             waiting.difference_update(done)

@@ -17,7 +17,7 @@ from gangline_chaos.judge.history import Object
 GANG = "chaos.example.com/gang"
 """Label: the gang of a pod."""
 LEAST = "chaos.example.com/least"
-"""Annotation: with how many members the gang may run."""
+"""Annotation: the number of members that the gang needs to run."""
 WITHIN = "chaos.example.com/within"
 """Annotation: the label of nodes that is the same for all nodes of the gang; several, separated by commas."""
 SHARE = "chaos.example.com/share-milli"
@@ -64,7 +64,7 @@ class Pod:
 
     @property
     def is_live(self) -> bool:
-        """Whether it takes room: it has a node, and its containers have not ended for good."""
+        """Whether the pod takes room: it has a node, and its containers have not ended for good."""
         return bool(self.node) and not self.has_ended
 
     @property
@@ -74,7 +74,7 @@ class Pod:
 
     @property
     def wants(self) -> int:
-        """How many devices it is on when it has what it asks for."""
+        """On how many devices the pod is when it has all that it asks for; a share counts as one."""
         return 1 if self.share else self.gpus
 
 
@@ -86,9 +86,9 @@ class Node:
     labels: Mapping[str, str]
     has: Amounts
     is_open: bool
-    """Whether pods may come: it is not cordoned and has no taint, which no pod of the workload tolerates."""
+    """Whether pods may come to the node: it is not cordoned and has no taint (no pod here tolerates any)."""
     is_heard_of: bool = True
-    """Whether it is Ready, as far as it says anything: pods on other nodes do no work."""
+    """Whether the node is Ready, or has no such condition; pods on other nodes do no work."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from gangline_chaos.judge.objects import COUNTED, WHOLE, Device, Pod
 from gangline_chaos.judge.world import World
 
 Broken = dict[str, str]
-"""Subject to what is wrong with it."""
+"""For each subject that breaks a rule, what is wrong with it."""
 
 
 def devices_given_twice(world: World, node: str) -> Broken:
@@ -44,7 +44,7 @@ def nodes_over_capacity(world: World, node: str) -> Broken:
 def gangs_apart(world: World, gang: str) -> Broken:
     """The members of a gang are in one domain of the level that the gang requires.
 
-    Those on nodes that are gone or not ready do no work, and others may be in their place already.
+    Members on nodes that are deleted or not ready do not count: they do no work, and may have been replaced already.
     """
     placed = [pod for pod in world.gang(gang) if pod.is_live and world.is_heard_of(pod.node)]
     if not placed or not placed[0].within:
@@ -71,7 +71,9 @@ def claims_given_twice(world: World) -> Broken:
 
 
 def wrong_changes(old: Pod | None, new: Pod | None) -> Iterable[tuple[str, str, str]]:
-    """Rule, subject and text: a pod keeps its node and its devices, and has as many devices as it asks for."""
+    """A pod keeps its node and its devices, and has as many devices as it asks for. Returns rule, subject and text of
+    each breach.
+    """
     if new is None:
         return
     if old is not None and old.uid == new.uid and old.node:
@@ -84,7 +86,7 @@ def wrong_changes(old: Pod | None, new: Pod | None) -> Iterable[tuple[str, str, 
 
 
 def gang_in_part(world: World, gang: str) -> Broken:
-    """A gang has all the members that it needs on nodes, or none; if too few exist, those that wait may wait."""
+    """A gang has all the members that it needs on nodes, or none. If too few pods exist, waiting members may wait."""
     members = world.gang(gang)
     placed, waiting = [pod for pod in members if pod.node], [pod for pod in members if not pod.node]
     if not placed or not waiting or len(placed) >= placed[0].least or not _is_whole(members):
@@ -97,7 +99,7 @@ def gang_in_part(world: World, gang: str) -> Broken:
 def locks_that_differ(world: World) -> Broken:
     """Locks are for the devices that the annotations of live bound pods name, no more and no fewer.
 
-    Without those of `locks_nobody_wrote`, for which there is more time.
+    The locks of `locks_nobody_wrote` are left out, because they may stay for longer.
     """
     locked = {each for found in world.locks.values() for each in found} - _nobody_wrote(world)
     held = {

@@ -25,26 +25,26 @@ CLAIMS, REPORTS = "/registry/resourceclaims/", "/registry/gpu.scheduling/gpunode
 
 
 class World:
-    """Changes are put in, one after the other, by `fold`."""
+    """The cluster after some changes, which `fold` takes in one after the other."""
 
     def __init__(self) -> None:
         self.pods: dict[str, Pod] = {}
-        """By key; likewise the others."""
+        """The pods by their keys in etcd; the other objects are kept in the same way."""
         self.claims: dict[str, Claim] = {}
         self.locks: dict[str, frozenset[tuple[Device, str]]] = {}
         self.damaged: set[str] = set()
         """The keys of the locks that do not say who wrote them."""
         self.nodes: dict[str, Node] = {}
-        """By name. A node that was deleted stays, as it was: pods are on it still."""
+        """The nodes by name. A deleted node stays here as it was, because pods may still be on it."""
         self.present: set[str] = set()
-        """The names of the nodes that there are."""
+        """The names of the nodes that exist."""
         self.reported: set[str] = set()
         """The names of the nodes that report devices."""
         self._on: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
         self._gangs: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
 
     def fold(self, change: Change) -> tuple[Pod | None, Pod | None]:
-        """Put in a change; for a change of a pod the pod before and after, one of which may be None."""
+        """Take in a change. If a pod has changed, returns the pod before and after, either of which may be None."""
         key, found = change.key, change.object
         if key.startswith(PODS):
             return self._fold_pod(change)
@@ -86,9 +86,9 @@ class World:
         return [name for name, members in self._gangs.items() if members]
 
     def has_room(self, pods: list[Pod], beside: list[Pod]) -> bool:
-        """Whether pods that are alike have room now, in one domain if they require that."""
+        """Whether like pods have room now; if they require one domain, in that of their gang's live members."""
         first = pods[0]
-        domains = {self.domain(pod, first.within) for pod in beside if pod.node}
+        domains = {self.domain(pod, first.within) for pod in beside if pod.is_live}
         free: defaultdict[tuple[str | None, ...], int] = defaultdict(int)
         for name in self.present:
             domain = tuple(self.nodes[name].labels.get(level) for level in first.within)
@@ -102,7 +102,7 @@ class World:
         return tuple(node.labels.get(level) if node is not None else None for level in levels)
 
     def is_heard_of(self, name: str) -> bool:
-        """Whether a node is there and Ready."""
+        """Whether a node exists and is Ready."""
         return name in self.present and self.nodes[name].is_heard_of
 
     def _fits(self, pod: Pod, name: str) -> int:

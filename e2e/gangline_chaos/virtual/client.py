@@ -21,11 +21,11 @@ from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock
 from gangline.simulate.client import Answer
 
 TIMEOUT_S = 30.0
-"""After which the client gives a request up."""
+"""Seconds after which the client gives up a request."""
 STUCK_S = 55.0
-"""For which a request may be on its way: an API server gives up after a minute."""
+"""The most seconds for which a request may be on its way: an API server gives up after a minute."""
 HEALED_S = 1.0
-"""Within which a stream goes on after its wire is healed."""
+"""Seconds within which a stream goes on after its wire is healed."""
 LATENCY = {
     verb: seconds
     for seconds, verbs in (
@@ -72,7 +72,7 @@ class Wire:
         self._clock = clock
         self._until = 0.0
         self.delivers = False
-        """Whether requests that were sent meanwhile arrive afterwards; else the connections break."""
+        """Whether requests that are sent while the wire is cut arrive afterwards; otherwise their connections break."""
 
     def cut(self, seconds: float, delivers: bool) -> None:
         """Nothing gets through for so long."""
@@ -90,7 +90,9 @@ class Wire:
 
 
 class FatefulClient(SimulatedClient):
-    """`meets` says the fate of the write at hand, if it has one; `dies` is called when the process ends with it."""
+    """The client of one process. `meets` returns the fate of the next write, if it has one; `dies` is called if the
+    process dies of it.
+    """
 
     def __init__(
         self,
@@ -121,7 +123,7 @@ class FatefulClient(SimulatedClient):
                 was_cut = False
                 while left := self._wire.left:
                     was_cut = True
-                    await asyncio.sleep(min(left, HEALED_S))  # it may be healed before its time
+                    await asyncio.sleep(min(left, HEALED_S))  # the wire may be healed earlier than planned
                 if was_cut and not self._wire.delivers:
                     return
                 yield event

@@ -23,7 +23,7 @@ _FOLDERS = {
         (GPU_NODE_STATUSES, world.REPORTS),
     )
 }
-"""Where etcd keeps the objects of a kind."""
+"""The folders of etcd's keys for the objects of a kind."""
 
 
 class Feed:
@@ -36,7 +36,7 @@ class Feed:
 
     @property
     def digest(self) -> str:
-        """Two runs that have written the same have the same digest."""
+        """A hash of everything that was written: equal runs have equal digests."""
         return self._digest.hexdigest()
 
     def observe(self, resource: Resource[Any], written: Written) -> None:

@@ -77,7 +77,9 @@ class Fleet:
             return
 
     def collect(self) -> None:
-        """Delete pods whose nodes do not exist, nor did at the last look, as the collector of garbage does."""
+        """Delete the pods on nodes that do not exist now and did not at the last look, as the pod garbage collector
+        does.
+        """
         there = {self.fabric.name(number) for number in self.there()}
         pods = [pod.data for pod in self._server.list(PODS)]
         homeless = {

@@ -32,9 +32,9 @@ from gangline_e2e import gangs
 from gangline_e2e.gangs import LEAF, SPINE, Dialect, Rule
 
 DIALECTS: tuple[Dialect, ...] = (*gangs.DIALECTS, owned.replica_set, owned.restarted_set, owned.job_set)
-"""Controllers make the pods of the last five."""
+"""The dialects; for the last five, controllers create the pods."""
 MOST_PODS = 40
-"""Pods at a time."""
+"""The most pods at the same time."""
 WRITES = st.integers(0, 30)
 PLACES = st.integers(0, 50)
 NODES = st.integers(0, FABRIC.nodes - 1)
@@ -52,12 +52,12 @@ EDITS: dict[str, Callable[[Notes], Notes]] = {
     "no JSON": lambda notes: {HOLDERS: "{"},
     "a pod that is gone": lambda notes: {HOLDERS: _held_by_nobody(notes.get(HOLDERS) or "{}")},
 }
-"""What strangers make of the annotations of a lease."""
+"""The values that strangers write into the annotation of a lease."""
 Chosen = TypeVar("Chosen")
 
 
 def chosen(found: Sequence[Chosen], place: int) -> Chosen | None:
-    """One of these, if there are any."""
+    """The object at this place, counted round; None if there is no object."""
     return found[place % len(found)] if found else None
 
 
@@ -72,9 +72,9 @@ class Machine(RuleBasedStateMachine):
 
     replicas: ClassVar[int] = 2
     steps: ClassVar[int] = 0
-    """How many were done, by all machines of this class."""
+    """The number of steps of all machines of this class."""
     faults: ClassVar[int] = 0
-    """Of those that the judge knows of."""
+    """The number of faults of all machines of this class, as the judge counts them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class Machine(RuleBasedStateMachine):
 
     @initialize(gpus=st.lists(st.integers(1, 8), min_size=1, max_size=4), of=RULES, then=MOMENTS)
     def begin(self, gpus: list[int], of: Rule, then: float) -> None:
-        """A scheduler leads, and there is some work."""
+        """Begin with a scheduler that leads, and some work."""
         self.site.pass_time(3.0)
         for each in gpus:
             self.workload.add(partial(units.exclusive, gpus=each))
@@ -245,7 +245,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(place=PLACES, seconds=st.sampled_from((0.0, 45.0, -45.0, 86400.0, -86400.0)), then=MOMENTS)
     def jump_clock(self, place: int, seconds: float, then: float) -> None:
-        """The wall clock of one scheduler."""
+        """Shift the wall clock of one scheduler."""
         self.site.fault("jump-clock")
         self._replica(place).clock.skew = seconds
         self._pass(then)
@@ -273,7 +273,7 @@ class Machine(RuleBasedStateMachine):
             raise AssertionError(f"{said}\nPYTHONHASHSEED={order}, digest of the history: {self.site.feed.digest[:16]}")
 
     def teardown(self) -> None:
-        """All works again, and comes into order; then everything ends, and nothing is left."""
+        """End all faults: everything must come into order. Then delete all units: no pod and no lock may be left."""
         try:
             if not self._is_broken:
                 self.site.settle()

@@ -10,7 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from gangline_chaos.virtual.machine import Machine
 
 _TURNS = 1000
-"""So that the turns of different numbers have different seeds."""
+"""Added to the seed at each turn, so that the turns of different numbers have different seeds."""
 
 
 class Played(NamedTuple):

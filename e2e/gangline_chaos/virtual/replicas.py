@@ -24,12 +24,12 @@ from gangline_chaos.virtual.client import TIMEOUT_S, Fate, FatefulClient, Wire
 from gangline_e2e.gpu_fleet import configuration
 
 NAMESPACE = "gangline-system"
-"""Of the Lease of the election and of the leases of devices."""
+"""The namespace of the Lease of the election and of the leases of devices."""
 LEASE_S = 4.0
 RESTART_S = 1.0
-"""After which a process that has ended by itself is started again."""
+"""Seconds after which a process that has ended by itself is started again."""
 _LOOK_S = 0.0015
-"""What a decision takes, as far as pauses between decisions are concerned: the wall clock would differ in each run."""
+"""The seconds that each decision counts as, for the pauses between decisions: measured times differ in each run."""
 Ended = Callable[[str, str], None]
 """Called with the name of a replica that has ended by itself, and why."""
 Fault = Callable[[str, float], None]
@@ -38,7 +38,7 @@ Fault = Callable[[str, float], None]
 
 @dataclass(slots=True)
 class _Process:
-    """What there is from a start to an end."""
+    """The parts of one process, from its start to its end."""
 
     scheduler: Scheduler
     client: FatefulClient
@@ -65,7 +65,7 @@ class SkewedClock:
 
 
 class Replica:
-    """One scheduler after the other under one name."""
+    """A replica: one process of a scheduler after the other, under one name."""
 
     def __init__(self, name: str, server: InMemoryServer, clock: VirtualClock, ended: Ended, fault: Fault) -> None:
         self.name = name
@@ -120,7 +120,7 @@ class Replica:
         self._start_in(down)
 
     def release(self) -> None:
-        """Nothing is wrong with it any more, and it runs."""
+        """End all faults of the replica, and start it if it does not run."""
         self._fates.clear()
         self.clock.skew = 0.0
         self.wire.heal()

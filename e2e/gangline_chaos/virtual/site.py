@@ -30,7 +30,7 @@ FABRIC = Fabric(nodes=8, gpus=8, leaves=4, spines=2)
 COLLECT_S = 20.0
 """Seconds between two looks of the collector of garbage; it removes what it has seen twice."""
 SETTLES_S = 160.0
-"""Seconds after the last fault in which all must be in order: the judge allows 100, and says what is late."""
+"""Seconds to wait for order after the last fault: longer than the judge allows, so the judge reports what is late."""
 LOOK_S = 1.0
 
 Result = TypeVar("Result")
@@ -158,7 +158,7 @@ class Site:
         self.feed.mark("quiet", "the end")
 
     def is_in_order(self) -> bool:
-        """Whether no pod waits that has room, and locks and annotations agree."""
+        """Whether no pod that has room waits, and locks and annotations agree."""
         world = self.judge.world
         looks = rules.left_waiting, rules.locks_that_differ, rules.devices_missing
         return not any(look(world) for look in looks)

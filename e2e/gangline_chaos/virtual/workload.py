@@ -1,4 +1,4 @@
-"""What is wanted of a virtual cluster: units of pods, which come, are made whole again, and go."""
+"""The work on a virtual cluster: units of pods, which are created, made complete again, and deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stories of devices with binding conditions: a driver attaches them first, and says whether that has worked."""
+"""Stories of devices with binding conditions: a driver attaches the device first, and reports whether that worked."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _attachable() -> Manifest:
 
 
 def _said(condition: str) -> Changed:
-    """A step: the driver says something of the device."""
+    """A step: the driver writes a condition of the device into the claim's status."""
     said = {
         "type": condition,
         "status": "True",

@@ -23,23 +23,23 @@ class Version(str):
 
 
 Attribute = bool | int | str
-"""A value of an attribute; a list of these is a list."""
+"""A value of an attribute; a list of values makes an attribute that is a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """A step: an object is created; of a pod it is waited for what becomes of it."""
+    """A step: an object is created. For a pod with `at` or `refused` the story waits for the decision about it."""
 
     manifest: Manifest
     at: str = ""
     """The node to which the pod goes."""
     refused: str = ""
-    """Part of the reason for which the pod gets no node; NAMESPACE is that of all stories."""
+    """Part of the reason why the pod gets no node; NAMESPACE stands for the namespace of all stories."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A step: it is waited for what becomes of a pod that is there already."""
+    """A step: the story waits for the decision about a pod that was created before."""
 
     name: str
     at: str = ""
@@ -66,7 +66,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A step: it is waited until a claim has a device."""
+    """A step: the story waits until a claim has a device."""
 
     name: str
     device: str
@@ -77,16 +77,18 @@ Step = Created | Decided | Deleted | Changed | Given
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What is there, what happens, and which devices claims have at the end."""
+    """A story: the objects at its beginning, its steps, and the devices that claims have at the end."""
 
     name: str
     there: Manifests
-    """Nodes, slices, classes, templates and claims that are there before the scheduler starts."""
+    """Nodes, slices, classes, templates and claims that are created before the scheduler starts."""
     steps: Sequence[Step]
     devices: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """By claim, or by pod and entry as POD/ENTRY: REQUEST=DEVICE in order; none for a claim without devices."""
+    """For each claim, named CLAIM or POD/ENTRY, its devices as REQUEST=DEVICE in order; none for a claim without
+    devices.
+    """
     before: Sequence[Changed] = ()
-    """What somebody else has written before the scheduler starts."""
+    """Changes that somebody else makes before the scheduler starts."""
 
     def told(self, value: Any) -> Any:
         """A value with the names of this story."""
@@ -121,7 +123,7 @@ def device(
 
 
 def devices(*names: str) -> Manifests:
-    """Devices that have nothing but a name."""
+    """Devices with a name and no other fields."""
     return [device(name) for name in names]
 
 
@@ -171,7 +173,7 @@ def first(name: str, *alternatives: Manifest) -> Manifest:
 
 
 def either(name: str, *selectors: str, of: str = "gpu", **more: Any) -> Manifest:
-    """One alternative."""
+    """One alternative of a request."""
     return {"name": name, **_asked(of, selectors, more)}
 
 
@@ -198,7 +200,7 @@ def pod(
 ) -> Created:
     """A pod that uses claims, and claims made from templates.
 
-    It goes to a node, or is refused for a reason; without either nobody waits for it.
+    The pod gets the node `at`, or none for the reason `refused`; without both the story does not wait for it.
     """
     entries = [
         *({"name": each, "resourceClaimName": f"@{each}"} for each in claims),

@@ -1,4 +1,4 @@
-"""Judge by the API's own objects who has which device."""
+"""Judge who has which device, by the objects of the API alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def consumers_of(claim: Manifest) -> set[str]:
 def disagreements(pods: Manifests, claims: Manifests) -> list[str]:
     """One line for each device in two claims, each claim with devices for nobody, and each bound pod without devices.
 
-    Right when all is settled: a claim with devices is reserved for pods that are bound.
+    Call this only when all is settled: then a claim with devices is reserved for pods that are bound.
     """
     bound = {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in pods if is_bound(pod)}
     having: defaultdict[Device, list[str]] = defaultdict(list)
@@ -43,7 +43,7 @@ def disagreements(pods: Manifests, claims: Manifests) -> list[str]:
 
 
 def unfinished(claims: Iterable[Manifest], pods: Manifests) -> tuple[list[str], list[str]]:
-    """Claims of pods that are not bound: those with no more than the finalizer, and those with devices."""
+    """Two lists of claims of pods that are not bound: claims with the finalizer alone, and claims with devices."""
     bound = {pod["metadata"]["uid"] for pod in pods if is_bound(pod)}
     protected, allocated = list[str](), list[str]()
     for claim in claims:

@@ -506,6 +506,6 @@ ALONE = (
         {"c": []},
     ),
 )
-"""Stories that others would notice: they come after all others, one by one."""
+"""Stories that would disturb other stories, so they are told after all others, one by one."""
 
 STORIES = (*CONSTRAINTS, *ALTERNATIVES, *TAINTS, *POOLS, *PARTITIONS, *SHARED)

@@ -1,4 +1,4 @@
-"""Asks Gangline's allocator what a scheduler was asked in a story, without any API server."""
+"""Asks Gangline's allocator the questions that a scheduler decided in a story, without any API server."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ LISTS = {"Node": "nodes", "ResourceSlice": "resourceSlices", "DeviceClass": "dev
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A pod that was decided, and what the allocator says of the claims that had no devices then."""
+    """The decision about a pod in a story, and the allocator's answers for the claims that had no devices then."""
 
     pod: str
     decided: str
     """The pod's node, or why it has none."""
     claims: list[str]
     answers: dict[str, Any]
-    """By node: None, an error, or the allocations of the claims."""
+    """For each node: None, an error, or the allocations of the claims."""
 
 
 def replay(story: Story, outcome: Outcome) -> Iterator[Question]:
-    """The questions of a story in order. Between them claims get what the outcome says; lost ones are left out."""
+    """The questions of a story in order. After each, claims get the outcome's devices; lost claims are left out."""
     there: dict[tuple[str, str], Manifest] = {}
     waiting: dict[str, Manifest] = {}
     allocated: dict[str, Manifest] = {}
@@ -70,7 +70,7 @@ def _put(there: dict[tuple[str, str], Manifest], manifest: Manifest) -> None:
 
 
 def _claims(pod: Manifest) -> list[str]:
-    """The claims of a pod as outcomes call them, in the order of the pod."""
+    """The names that outcomes use for the claims of a pod, in the order of the pod's spec."""
     story, _, name = pod["metadata"]["name"].partition("--")
     return [
         each["resourceClaimName"].removeprefix(f"{story}--")

@@ -24,7 +24,7 @@ MAKERS = 48
 
 @dataclass(frozen=True, slots=True)
 class Fabric:
-    """So many nodes of equal leaves, and leaves of equal spines, as far as the numbers can be divided."""
+    """A cluster of nodes in leaves and leaves in spines, of equal sizes as far as the numbers can be divided."""
 
     nodes: int = 5000
     gpus: int = 8

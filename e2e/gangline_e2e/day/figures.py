@@ -1,4 +1,4 @@
-"""What a day was like, in numbers."""
+"""The figures of a day."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ BEST_S = 10.0
 
 
 def rate(moments: Sequence[float], window: float) -> float:
-    """The most that happened within a window of so many seconds, per second; the moments are in order."""
+    """The highest number of moments within a window of so many seconds, per second; the moments are in order."""
     most = max((number - bisect_left(moments, each - window) + 1 for number, each in enumerate(moments)), default=0)
     return most / window
 
 
 def utilisation(samples: Sequence[Sample]) -> float:
-    """Mean part of the GPUs that were in use while something waited, by time; 0 where nothing ever did."""
+    """The fraction of GPUs in use while pods waited, as the mean over that time; 0 if no pod ever waited."""
     spans = [(after.now - each.now, each) for each, after in pairwise(samples) if each.waiting]
     seconds = sum(span for span, _ in spans)
     return sum(span * each.held / each.present for span, each in spans if each.present) / seconds if seconds else 0.0

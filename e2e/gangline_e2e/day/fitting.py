@@ -18,14 +18,14 @@ Column = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Floor:
-    """Where the nodes are: the number of the domain of each node, by node label; and the spine of each leaf."""
+    """Where the nodes are: for each node label a column with the number of each node's domain."""
 
     domains: Mapping[str, Column]
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What decides whether a workload fits."""
+    """The properties of a workload that decide whether it fits."""
 
     kind: str
     gpus: int

@@ -31,9 +31,10 @@ class _Any(msgspec.Struct, frozen=True):
 
 
 class Follower(Generic[T]):
-    """One collection; every object is decoded as ``kind`` and told to ``fold``, with the event and the time.
+    """Follows one collection. Every object is decoded as ``kind`` and given to ``fold``, with the event and the time.
 
-    A watch that ends goes on from the last revision. HarnessError if the API server no longer has what came since.
+    A watch that ends goes on from the last revision. Raises HarnessError if the API server no longer has the
+    changes since then.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Follower(Generic[T]):
         self._fold = fold
         self._version = ""
         self.started = asyncio.Event()
-        """What there was at the start has been told."""
+        """Set once ``fold`` has got all objects that existed at the start."""
 
     async def run(self) -> None:
         """Follow until cancelled."""

@@ -1,6 +1,6 @@
-"""Folds every event of pods, leases, claims and nodes, and notes the moment at which something is wrong.
+"""Takes in every event of pods, leases, claims and nodes, in order, and notes each moment at which a rule is broken.
 
-It knows the workloads and the nodes, and nothing of a scheduler; it does no I/O, and time is handed in.
+The judge knows the workloads and the nodes, and nothing of a scheduler. It does no I/O, and time is an argument.
 """
 
 from __future__ import annotations
@@ -25,34 +25,35 @@ from gangline_e2e.gangs import LEAF, SPINE
 
 DELETED = "DELETED"
 MOST_FAULTS = 200
-"""Lines that are kept of each kind: one mistake can repeat itself with every event."""
+"""At most this many faults are kept: one mistake can repeat itself with every event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is too long, in seconds."""
+    """How long, in seconds, states may last that are wrong in the end.
+
+    Each time limit counts only if enough has happened meanwhile; otherwise the machine is slow, not the scheduler.
+    """
 
     phase: float = 30.0
-    """From one pod of a gang that gets a node, or is evicted, to the next; a scheduler that takes over in between needs
-    its time too;
+    """The longest time between two pods of a gang that get nodes or are evicted, with time for a new leader in between.
     """
     passed: int = 200
-    """unless fewer pods than that got a node in the meantime: then the machine is slow, and what is left so at the end
-    counts.
+    """`phase` counts only if so many pods got a node meanwhile. A gang that is in part at the end is a fault anyway.
     """
     patience: float = 60.0
-    """Until something that fits runs,"""
+    """The longest time for which a workload waits although it fits."""
     overtaken: int = 1000
-    """unless fewer workloads that come after it started in the meantime: it waits its turn, and the machine is slow."""
+    """`patience` counts only if so many workloads that come after the waiting one started meanwhile."""
     late: float = 15.0
-    """Until a scheduler knows that a node is gone,"""
+    """The longest time after the deletion of a node in which pods may still be bound to it."""
     bound: int = 200
-    """unless fewer workloads than that started in the meantime."""
+    """`late` counts only if so many workloads started meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A look at the whole: GPUs in use, GPUs there, pods that wait."""
+    """The state of the cluster at one moment: GPUs in use, GPUs of existing nodes, and waiting pods."""
 
     now: float
     held: float
@@ -69,7 +70,7 @@ class _Start(NamedTuple):
 
 
 class Judge:
-    """What has happened so far; ``faults`` is empty as long as all is well."""
+    """What has happened on a cluster so far; ``faults`` is empty as long as no rule was broken."""
 
     def __init__(self, fabric: Fabric, limits: Limits | None = None) -> None:
         self.fabric = fabric
@@ -81,7 +82,7 @@ class Judge:
         self.progress: dict[str, Progress] = {}
         """Workloads that were submitted and are not forgotten, by name."""
         self.counts: Counter[str] = Counter()
-        """Events folded by kind, and what became of pods."""
+        """How many events of each kind came, and how many pods were evicted or lost."""
         self.waits: dict[str, list[float]] = defaultdict(list)
         """Seconds from the creation of each pod until it got a node, by kind of workload."""
         self.bindings: list[float] = []
@@ -90,21 +91,21 @@ class Judge:
         """Seconds from the first pod on a node to the last, by gang."""
         self.samples: list[Sample] = []
         self.settled: list[str] = []
-        """Workloads that have ended, or have to start anew, and nobody has taken notice of yet."""
+        """Names of workloads that have ended or have to start anew; the player removes those that it has handled."""
         self.orphans: list[str] = []
-        """Pods on nodes that are gone, of which nobody has taken notice yet."""
+        """Names of pods on deleted nodes; the player removes those that it has handled."""
         self.lost: set[str] = set()
-        """Nodes that were there once and went."""
+        """Names of nodes that existed once and were deleted."""
         self._pods: dict[str, Pod] = {}
-        """By UID: as last seen."""
+        """The last seen state of each pod, by UID."""
         self._allocated: dict[str, set[tuple[str, tuple[int, ...]]]] = defaultdict(set)
-        """By claim: what pods that name it have had."""
+        """For each claim the node and devices that its pods have had."""
         self._claimed: dict[str, set[tuple[str, tuple[int, ...]]]] = defaultdict(set)
-        """By claim: what its status has said."""
+        """For each claim the node and devices that its status has named."""
         self._starts: list[_Start] = []
         """The start of each workload that has a node, in the order of time."""
         self._left: dict[str, float] = {}
-        """Nodes that are gone, and since when."""
+        """When each deleted node was deleted."""
         self._promises: dict[str, Promise] = {}
         self._faults: list[str] = []
         self._told: set[str] = set()
@@ -112,7 +113,7 @@ class Judge:
     # What happens
 
     def submit(self, workload: Workload) -> None:
-        """A workload is about to come."""
+        """A workload is about to be submitted."""
         self.progress[workload.name] = Progress(workload)
 
     def withdraw(self, name: str) -> None:
@@ -120,7 +121,7 @@ class Judge:
         self.progress[name].withdrawn = True
 
     def node(self, event: str, node: Node, now: float) -> None:
-        """A node came, changed or went."""
+        """A node was added, has changed or was deleted."""
         self.counts["node events"] += 1
         name = node.metadata.name
         is_there = event != DELETED
@@ -170,7 +171,7 @@ class Judge:
             self.settled.append(pod.workload)
 
     def look(self, now: float) -> None:
-        """Weigh what has been going on for a while; every second or so."""
+        """Judge the states that last; call this about every second."""
         waiting = [each for each in self.progress.values() if each.is_waiting]
         self.waiting.look(waiting, self.ledger, self._promises, now)
         impatient = {name: since for name, since in self.waiting.since.items() if now - since > self.limits.patience}
@@ -203,12 +204,14 @@ class Judge:
         ]
 
     def backlog(self) -> int:
-        """Pods that wait and would each fit if nothing else waited, as far as was known when it last looked."""
+        """How many pods wait although each would fit if no other pod waited; as of the last look."""
         known = (self.progress.get(name) for name in self.waiting.alone)
         return sum(each.workload.size for each in known if each is not None and each.is_waiting)
 
     def final_faults(self) -> list[str]:
-        """What is wrong when all has come to rest: gangs in part, locks and claims that do not tell what pods have."""
+        """The faults that count when all has come to rest: gangs in part, and locks and claims that differ from the
+        pods.
+        """
         holdings = [*self.ledger.past, *self.ledger.now.values()]
         found = self.locks.faults(holdings, frozenset(self.lost))
         found += [": ".join(broken) for each in self.progress.values() if (broken := _broken(each))]
@@ -266,7 +269,7 @@ class Judge:
         return len(self.bindings) - bisect_left(self.bindings, moment)
 
     def _promise(self, pod: Pod, known: Progress) -> None:
-        """A pod that has no node may have been promised one."""
+        """Note the nomination of a pod without a node, or that there is none."""
         uid, node = pod.metadata.uid, pod.status.nominated_node_name
         if node in self.ledger.row and not pod.spec.node_name:
             asked = known.workload
@@ -302,7 +305,7 @@ class Judge:
 
 
 def _overtaken(waits: Progress, since: float, starts: NDArray[np.float64] | None) -> int:
-    """How many workloads have started since that come after one: of a lower priority, or as high and complete later."""
+    """How many workloads that come after one have started since: those of a lower priority, or complete later."""
     if starts is None or not len(starts) or waits.complete_s is None:
         return 0
     _, values, complete = starts[np.searchsorted(starts[:, 0], since) :].T
@@ -311,7 +314,7 @@ def _overtaken(waits: Progress, since: float, starts: NDArray[np.float64] | None
 
 
 def _broken(gang: Progress) -> tuple[str, str] | None:
-    """What is wrong with a gang of which some pods have what others have not, and how it stands."""
+    """What is wrong with a gang that is placed or evicted in part, and the numbers of its pods; None if it is not."""
     if gang.is_partial:
         return f"gang {gang.workload.name} is placed in part", f"{gang.bound} of {gang.workload.size} pods have a node"
     if gang.is_torn:

@@ -1,4 +1,6 @@
-"""Who holds which device, from event to event; pods that have more of one than there is are noticed at once."""
+"""Who holds which device, from event to event. Pods that together have more of a device than there is are a fault at
+once.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ class Holding:
     milli: int
     since: int
     until: int = 0
-    """0 while it has them."""
+    """The revision at which the pod ended; 0 while it has the devices."""
 
 
 class Ledger:
@@ -44,19 +46,19 @@ class Ledger:
         """Whether the node is there."""
         self.faults: list[str] = []
         self.now: dict[str, Holding] = {}
-        """By UID."""
+        """The pods that have devices now, by UID."""
         self.past: list[Holding] = []
-        """What has come to an end."""
+        """The pods that had devices and have ended."""
         self._holders: dict[Device, dict[str, Holding]] = defaultdict(dict)
 
     @property
     def held(self) -> float:
-        """Devices that are held, parts of one as parts."""
+        """How many devices pods have; a part of a device counts as that part."""
         return float((WHOLE - self.free).sum()) / WHOLE
 
     @property
     def present(self) -> int:
-        """Devices of nodes that are there."""
+        """How many devices existing nodes have."""
         return int(self.there.sum()) * self.free.shape[1]
 
     def take(self, new: Holding) -> None:
@@ -78,7 +80,7 @@ class Ledger:
             self.faults.append(f"{new.node} has fewer CPUs than its pods, with {new.pod}, ask for")
 
     def give_back(self, uid: str, revision: int) -> None:
-        """A pod has ended or is gone; fine if it had nothing."""
+        """A pod has ended or was deleted. A pod without devices changes nothing."""
         old = self.now.pop(uid, None)
         if old is None:
             return
@@ -96,11 +98,11 @@ class Ledger:
 
 
 class Locks:
-    """What leases say, over revisions, to compare with the ledger at the end."""
+    """The locks in leases over all revisions, to be compared with the ledger at the end."""
 
     def __init__(self) -> None:
         self._now: dict[str, dict[Device, frozenset[str]]] = {}
-        """By the name of the lease."""
+        """The present locks, by the name of the lease."""
         self._spans: dict[tuple[Device, str], list[tuple[int, int]]] = defaultdict(list)
         """Device and UID to the revisions from which and until which the device was locked for the pod; 0 for still."""
 

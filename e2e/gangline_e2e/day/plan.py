@@ -21,21 +21,21 @@ NIGHT = 0.2
 DAWN = 0.12
 """The part of the day, at its start, in which the largest gangs come."""
 NOON = 0.45
-"""When a leaf goes, as a part of the day."""
+"""When a whole leaf is lost, as a part of the day."""
 AWAY = 0.1
-"""How long nodes are gone, as a part of the day."""
+"""For how long lost nodes are away, as a part of the day."""
 LOAD = 1.25
-"""GPU-seconds that are asked for, as a part of those that there are until the night."""
+"""The GPU-seconds of all workloads, as a multiple of the cluster's GPU-seconds until the night."""
 SHARES: dict[Kind, float] = {"pod": 0.45, "fraction": 0.2, "claim": 0.1, "gang": 0.25}
-"""Parts of all pods."""
+"""The share of each kind of workload in all pods."""
 WHOLE_GPUS = {1: 45, 2: 20, 4: 20, 8: 15}
 GANG_GPUS = {1: 15, 2: 10, 4: 15, 8: 60}
 MILLI = {100: 1, 250: 2, 500: 2}
 PRIORITIES = {"low": 30, "normal": 65, "high": 5}
 LARGEST = 1024
-"""Pods of the largest gang, on a cluster that is large enough for it."""
+"""The pods of the largest gang, if the cluster is large enough."""
 LARGEST_PART = 0.21
-"""No gang asks for more of the cluster than this."""
+"""The largest part of the cluster that one gang asks for."""
 DIALECTS = (
     "upstream",
     "scheduler_plugins",
@@ -50,12 +50,13 @@ DIALECTS = (
 SLICED = ("kai", "kueue")
 """Dialects that can ask for parts of consecutive pods."""
 SPREAD, SHORTEST, LONGEST = 0.5, 0.2, 2.2
-"""How differently long workloads run: the width of a lognormal, and its ends as parts of the mean."""
+"""How much the runtimes of workloads differ: the width of their lognormal distribution, and its ends as multiples of
+the mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """How much is to happen."""
+    """How long the day is, and how many pods come."""
 
     pods: int = 20_000
     seconds: float = 300.0
@@ -82,7 +83,7 @@ def plan(day: Day, fabric: Fabric) -> list[Workload]:
 
 
 def losses(day: Day, fabric: Fabric) -> list[Loss]:
-    """Which nodes go when: one in five hundred on its own, at any time, and at noon a leaf with all of its nodes."""
+    """When which nodes are lost: one in five hundred on its own, at any time, and at noon all nodes of a leaf."""
     dice = random.Random(day.seed + 1)
     dark = dice.randrange(fabric.leaves)
     others = [number for number in range(fabric.nodes) if fabric.leaf(number) != dark]
@@ -140,7 +141,7 @@ def _gangs(day: Day, fabric: Fabric, dice: random.Random) -> Iterator[Workload]:
 
 
 def _gang(name: str, size: int, dialect: str, fabric: Fabric, dice: random.Random) -> Workload:
-    if dialect == "job_set":  # a driver, and two jobs of workers
+    if dialect == "job_set":  # a driver, and two Jobs of workers
         size = max(3, size - 1)
     gpus = min(_draw(dice, GANG_GPUS), fabric.gpus)
     while gpus > 1 and size * gpus > LARGEST_PART * fabric.nodes * fabric.gpus:
@@ -165,7 +166,7 @@ def _gang(name: str, size: int, dialect: str, fabric: Fabric, dice: random.Rando
 
 
 def _level(nodes: int, fabric: Fabric, dice: random.Random) -> str:
-    """What a gang that takes so many nodes asks for: mostly the narrowest level that has room for it and for others."""
+    """The level that a gang of so many nodes asks for: mostly the narrowest with room for this gang and others."""
     chance = dice.random()
     if nodes <= fabric.leaf_size * 0.8 and chance < 0.7:
         return LEAF
@@ -192,7 +193,7 @@ def _impossible(day: Day, fabric: Fabric) -> Iterator[Workload]:
 
 
 def _length(dice: random.Random) -> float:
-    """How long something runs, in means."""
+    """A random runtime, as a multiple of the mean runtime."""
     return min(max(dice.lognormvariate(-(SPREAD**2) / 2, SPREAD), SHORTEST), LONGEST)
 
 

@@ -1,4 +1,4 @@
-"""Plays a day against an API server: what users, controllers and a cloud do, each as far as a scheduler can tell.
+"""Plays a day against an API server: does what users, controllers and a cloud do, as far as a scheduler can see it.
 
 Users submit workloads when they come. Controllers delete what has ended, start anew what was evicted or has lost a
 node, and delete pods whose node is gone. The cloud takes nodes away and gives them back.
@@ -25,11 +25,11 @@ T = TypeVar("T")
 HANDS = 48
 """Requests that are under way at the same time."""
 BACKLOG = 300
-"""While so many pods wait that fit, no more come: the day goes on as fast as this machine can play it."""
+"""While more pods than this wait although they fit, no more come, so the day is as fast as this machine can play it."""
 
 
 class Clock:
-    """Seconds of the day; they stand still while the player holds them."""
+    """The time of the day, in seconds; it stands still while the player holds it."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -37,7 +37,7 @@ class Clock:
         self._goes = asyncio.Event()
         self._goes.set()
         self.held_s = 0.0
-        """For how long it has been held until it last went on."""
+        """For how many seconds the clock was held, until it last went on."""
 
     def now(self) -> float:
         """The time of day."""
@@ -64,7 +64,7 @@ class Clock:
 
 
 class Player:
-    """Plays a day that begins now; what has become of it is read from the judge, who looks at the API server."""
+    """Plays a day that begins now. The player reads from the judge what has become of workloads."""
 
     def __init__(self, api: Api, judge: Judge) -> None:
         self._api = api
@@ -75,7 +75,7 @@ class Player:
         self.clock = Clock()
 
     def wake(self) -> None:
-        """Something has changed that the judge knows of."""
+        """The judge knows something new: wake the controllers, and hold the clock while too many pods wait."""
         self._changed.set()
         if self._judge.backlog() > BACKLOG:
             self.clock.hold()
@@ -83,15 +83,15 @@ class Player:
             self.clock.go_on()
 
     async def users(self, workloads: Iterable[Workload]) -> None:
-        """Submit workloads, each in its time."""
+        """Submit workloads, each when its time has come."""
         async with asyncio.TaskGroup() as group:
             for workload in workloads:
                 await self.clock.until(workload.at_s)
-                async with self._hands:  # no more are begun than can be made
+                async with self._hands:  # begin the next one only when a request is free for it
                     group.create_task(self._submit(workload))
 
     async def controllers(self) -> None:
-        """Clean up and start anew, until cancelled."""
+        """Delete workloads that have ended, and start others anew, until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
                 await self._changed.wait()
@@ -114,7 +114,7 @@ class Player:
                 group.create_task(self._lose(loss))
 
     async def until(self, holds: Callable[[], bool], what: str, timeout_s: float) -> None:
-        """Wait until something is true of what the judge knows."""
+        """Wait until a condition on the judge's knowledge holds."""
 
         async def condition() -> bool:
             return holds()
@@ -150,7 +150,7 @@ class Player:
         await floor.build(self._api, fabric, loss.nodes)
 
     async def _all(self, do: Callable[[T], Awaitable[None]], items: Sequence[T]) -> None:
-        """Do something with each item, as soon as a hand is free."""
+        """Do something with each item, with at most HANDS requests at a time."""
 
         async def one(item: T) -> None:
             async with self._hands:
@@ -176,7 +176,7 @@ def _anew(workload: Workload, number: int) -> Workload:
 
 
 def _taken(names: list[str]) -> list[str]:
-    """The names, which are no longer in the list."""
+    """All names in the list, which is empty afterwards."""
     taken = list(names)
     names.clear()
     return taken

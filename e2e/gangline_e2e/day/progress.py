@@ -1,4 +1,4 @@
-"""How far one workload has come, and what must never be true of it on its way."""
+"""How far one workload has come, and the rules that hold for it on its way."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from gangline_e2e.day.workload import Workload
 
 @dataclass(slots=True)
 class Progress:
-    """One workload; times are seconds on the clock of who looks."""
+    """The progress of one workload; times are seconds on the judge's clock."""
 
     workload: Workload
     came: dict[str, float] = field(default_factory=dict)
     """UID to when the pod was first seen."""
     rows: dict[str, int] = field(default_factory=dict)
-    """UID to the row of the node, of pods that have got one and are not gone."""
+    """The row of the node of each pod that has a node and is not deleted, by the UID of the pod."""
     parts: dict[str, set[int]] = field(default_factory=dict)
-    """Part to the domains in which pods of it are."""
+    """The domains in which each part has pods."""
     bound: int = 0
-    """Pods that have got a node so far."""
+    """How many pods have got a node so far."""
     ended: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
-    """Pods that are gone and had not ended."""
+    """The UIDs of the pods that were deleted before they had ended."""
     deleted: set[str] = field(default_factory=set)
     """The names of all pods that are gone."""
     complete_s: float | None = None
@@ -31,27 +31,27 @@ class Progress:
     first_s: float | None = None
     """When the first pod got a node."""
     whole_s: float | None = None
-    """When the last one did."""
+    """When the last pod got a node."""
     moved_s: float = 0.0
-    """When a pod last got a node, or went before its end."""
+    """When a pod last got a node, or was deleted before its end."""
     excused: bool = False
-    """Whether a pod went because its node did: not by the scheduler's doing."""
+    """Whether a pod was deleted because its node was, which is no fault of the scheduler."""
     withdrawn: bool = False
-    """Whether who had submitted it takes it back."""
+    """Whether the workload's user has deleted it."""
 
     @property
     def is_waiting(self) -> bool:
-        """Whether all of it is there, and none of it has had a node."""
+        """Whether all pods exist, and none of them has had a node."""
         return self.complete_s is not None and not self.bound and not self.gone and not self.withdrawn
 
     @property
     def is_partial(self) -> bool:
-        """Whether some pods have a node and others have none yet, and nobody has taken any away."""
+        """Whether some pods have a node and others have none yet, and none was deleted."""
         return 0 < self.bound < self.workload.size and not self.gone and not self.withdrawn
 
     @property
     def is_torn(self) -> bool:
-        """Whether the scheduler has evicted pods of it and left others on their nodes."""
+        """Whether the scheduler has evicted some pods and left others on their nodes."""
         return bool(self.gone) and not self.excused and not self.withdrawn and bool(self.rows.keys() - self.ended)
 
     @property
@@ -61,18 +61,18 @@ class Progress:
 
     @property
     def was_evicted(self) -> bool:
-        """Whether it has to start anew, and nothing of it runs any more."""
+        """Whether the workload has to start anew: pods were deleted before their end, and no other pod runs."""
         return bool(self.gone) and not self.withdrawn and not self.rows.keys() - self.ended
 
     def see(self, uid: str, now: float) -> None:
-        """A pod is there."""
+        """A pod was seen."""
         if uid not in self.came:
             self.came[uid] = now
             if len(self.came) == self.workload.size:
                 self.complete_s = now
 
     def bind(self, uid: str, row: int, part: str, floor: Floor, now: float) -> list[str]:
-        """A pod has got a node; one line for each rule that this breaks."""
+        """A pod has got a node; returns one line for each rule that this breaks."""
         asked, found = self.workload, []
         if not asked.is_possible:
             found.append(f"{asked.name} cannot fit anywhere, but has a node")

@@ -16,15 +16,15 @@ from gangline_e2e.scheduler import Gangline
 from gangline_e2e.workloads import Manifest
 
 NAMESPACE = "kube-system"
-"""Where the lease of the leader and those of devices are."""
+"""The namespace of the leader's Lease and of the leases of devices."""
 LEADS = re.compile(r"^leader_election_master_status\{.*\} 1\.0$", re.MULTILINE)
 LEADER_S = 60.0
 START_S = 120.0
-"""A replica that starts while the others are busy shares the machine with them."""
+"""Seconds that a replica may take to start: it shares the machine with busy replicas."""
 
 
 def chart_configuration() -> Manifest:
-    """What stands in the ConfigMap of a chart that is installed without values."""
+    """The configuration that the chart installs with its default values."""
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     name = values["scheduler"]["name"]
     return {
@@ -37,16 +37,16 @@ def chart_configuration() -> Manifest:
 
 
 class Replicas:
-    """The processes; ``start`` makes one, as the fixture start_gangline does."""
+    """The processes of the scheduler; ``start`` starts one, like the fixture start_gangline."""
 
     def __init__(self, api: Api, kubeconfig: Path, start: Callable[..., Gangline]) -> None:
         self._api = api
         self._make = lambda: start(kubeconfig, chart_configuration(), leader_elect=True, start_s=START_S)
         self.running: list[Gangline] = []
         self.peak_rss = 0
-        """Bytes; of the largest process that there was."""
+        """The resident memory of the largest process so far, in bytes."""
         self.cpu_s: dict[int, float] = {}
-        """By process id: what each has used until it was last measured."""
+        """The CPU seconds that each process had used when it was last measured, by process id."""
         self.without: list[float] = []
         """Seconds from the end of each leader that was replaced until another one led."""
 

@@ -1,4 +1,4 @@
-"""What the judge reads of pods, leases and claims: typed, decoded from the lines of a watch, and nothing more."""
+"""The fields that the judge reads of pods, leases and claims, decoded from the lines of a watch into types."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Metadata(msgspec.Struct, rename="camel", frozen=True):
 
     @property
     def revision(self) -> int:
-        """When the object was written, as etcd counts."""
+        """The revision of etcd at which the object was written."""
         return int(self.resource_version)
 
 
@@ -45,22 +45,22 @@ class Pod(msgspec.Struct, frozen=True):
 
     @property
     def workload(self) -> str:
-        """The name of the workload that it is of."""
+        """The name of the workload that the pod belongs to."""
         return self.metadata.labels.get(GANG, "")
 
     @property
     def part(self) -> str:
-        """The part of its gang that it is of, "" for none."""
+        """The part of the gang that the pod belongs to, "" for none."""
         return self.metadata.labels.get(PART, "")
 
     @property
     def devices(self) -> tuple[int, ...]:
-        """The ids of what was allocated to it."""
+        """The ids of the devices in the pod's annotation."""
         return _ids(self.metadata.annotations.get(ALLOCATED, ""))
 
     @property
     def claim(self) -> str:
-        """The claim that it names, "" for none."""
+        """The claim that the pod names, "" for none."""
         return self.metadata.annotations.get(CLAIM, "")
 
     @property
@@ -81,7 +81,7 @@ class Lease(msgspec.Struct, frozen=True):
     metadata: Metadata
 
     def holders(self) -> dict[tuple[str, int], frozenset[str]]:
-        """For each device that it locks the UIDs of the pods for which it does."""
+        """For each locked device, by node and id, the UIDs of the pods that hold it."""
         notes = self.metadata.annotations
         found: dict[tuple[str, int], set[str]] = {}
         for holder, hold in _holds.decode(notes.get(HOLDERS, "{}")).items():
@@ -97,7 +97,7 @@ class _ClaimStatus(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A GpuClaim, and where it says that it is."""
+    """A GpuClaim, with the node and devices in its status."""
 
     metadata: Metadata
     status: _ClaimStatus = _ClaimStatus()

@@ -11,7 +11,7 @@ from gangline_e2e.day.plan import Day
 
 PREFIX = "GANGLINE_DAY_"
 NODES, PODS, MINUTES = 5000, 20_000, 4
-"""What 2 cores play in less than 8 minutes, API server, etcd, kwok, schedulers and the player together."""
+"""A day that 2 cores play in less than 8 minutes, with API server, etcd, kwok, schedulers and player on them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Size:
 
 
 def size(env: Mapping[str, str] = os.environ) -> Size:
-    """What $GANGLINE_DAY_NODES, _GPUS, _LEAVES, _SPINES, _PODS, _MINUTES and _SEED say."""
+    """The size by $GANGLINE_DAY_NODES, _GPUS, _LEAVES, _SPINES, _PODS, _MINUTES and _SEED, or by default."""
 
     def number(name: str, default: float) -> float:
         return float(env.get(f"{PREFIX}{name}") or default)

@@ -24,10 +24,10 @@ class Promise:
 
 
 class Waiting:
-    """Looks again and again; a workload fits if it did at every look since.
+    """The workloads that wait although they fit. A workload fits since a moment if it did at every look since then.
 
-    Room for those that come before it (a higher priority, or as high and earlier) is taken off first, as much as they
-    could spoil at worst: so what is said to fit does fit, whatever the scheduler does first.
+    Workloads that come before it (of a higher priority, or of the same and complete earlier) are counted first, with
+    the most places that they could take. So a workload that fits here does fit, whatever the scheduler places first.
     """
 
     def __init__(self, floor: Floor) -> None:
@@ -35,12 +35,12 @@ class Waiting:
         self.since: dict[str, float] = {}
         """Since when each workload that waits has fitted."""
         self.alone: list[str] = []
-        """Workloads that fit as long as those that come before them take nothing."""
+        """Names of workloads that would fit if no workload before them took any room."""
         self.longest: dict[str, float] = {}
-        """For each workload that ever fitted and waited the longest time at a stretch, in seconds."""
+        """The longest time at a stretch, in seconds, for which each workload waited although it fitted."""
 
     def look(self, waiting: Iterable[Progress], ledger: Ledger, promises: Mapping[str, Promise], now: float) -> None:
-        """What fits now, of what waits."""
+        """Find the waiting workloads that fit now."""
         ranked = sorted(waiting, key=lambda each: (-each.workload.value, each.complete_s))
         known: dict[tuple[Shape, int], Column] = {}
         promisers = {each.workload for each in promises.values()}
@@ -66,7 +66,7 @@ class Waiting:
 
 
 def _kept(ledger: Ledger, promises: Mapping[str, Promise], value: int, own: str) -> Column:
-    """Devices of each node that are kept for pods of at least this priority, those of one workload aside."""
+    """For each node the devices kept for pods of at least this priority, without those of the workload `own`."""
     kept = np.zeros(len(ledger.there), np.int64)
     for each in promises.values():
         if each.value >= value and each.workload != own:

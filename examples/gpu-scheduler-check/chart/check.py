@@ -13,11 +13,11 @@ from collections.abc import Mapping
 STOP = (signal.SIGTERM, signal.SIGINT)
 DEFAULT = "10"
 LONGEST = 10**9
-"""Seconds, some thirty years: more than that no clock call takes everywhere."""
+"""The longest interval in seconds, some thirty years: not every system can wait longer."""
 
 
 def interval(environ: Mapping[str, str]) -> int:
-    """Seconds between two lines. ValueError unless it is a whole number and at least 1."""
+    """Seconds between two lines. Raises ValueError unless LOG_INTERVAL is a whole number of at least 1."""
     text = environ.get("LOG_INTERVAL", DEFAULT)
     if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise ValueError(f"LOG_INTERVAL must be a whole number of seconds, at least 1, not {text[:40]!r}")
@@ -25,7 +25,7 @@ def interval(environ: Mapping[str, str]) -> int:
 
 
 def line(environ: Mapping[str, str]) -> str:
-    """What is said: a variable that is not there differs from one that is there and empty, which hides every GPU."""
+    """The line to print. It tells a missing CUDA_VISIBLE_DEVICES (not-set) from an empty one, which hides every GPU."""
     devices = environ.get("CUDA_VISIBLE_DEVICES", "not-set") or "empty"
     return f"Node: {environ.get('NODE_NAME', 'unknown')}, CUDA_VISIBLE_DEVICES: {devices}"
 
@@ -37,7 +37,7 @@ def main(environ: Mapping[str, str]) -> None:
     except ValueError as error:
         pod = "/".join(environ[name] for name in ("POD_NAMESPACE", "POD_NAME") if environ.get(name))
         sys.exit(f"{pod or 'gpu-scheduler-check'}: {error}")
-    # Blocked signals wait to be asked for: none can come between two statements, nor be lost by process 1.
+    # Blocked signals stay pending until sigtimedwait takes them, so process 1 loses none.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
     while True:
         print(line(environ), flush=True)

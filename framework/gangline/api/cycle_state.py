@@ -45,14 +45,14 @@ class Cycle:
         self._shared = shared if shared is not None else {}
         self._state: dict[StateKey[Any], Any] = {}
         self.annotations: dict[str, str] = {}
-        """Set on the pod by the API server in the same write as the node; reserve and pre_bind add to them."""
+        """Annotations for the pod, which the binding writes together with the node; reserve and pre_bind add some."""
         self.skipped = skipped
-        """The plugins that do not concern any pod of the class: reserve and permit do not call them."""
+        """The plugins that have answered SKIP_CLASS for the pod's class: reserve and permit do not call them."""
         self.deadline = deadline
         """The time by which the attempt has to be decided; a plugin calls its `check` in long loops."""
         self.bind_by = math.inf
         """The last moment at which the binding may be sent, in seconds of the clock's monotonic time. A plugin that
-        locks something for the pod lowers it: others may take the lock for abandoned some time later.
+        locks something for the pod lowers this value, because others may later take the lock for abandoned.
         """
         self.feasible = _NO_NODES
         """The nodes that passed every filter, one truth value per row; set from pre_score on."""

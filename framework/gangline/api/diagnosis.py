@@ -32,7 +32,7 @@ class RejectedNodes:
     def reasons(self, cycle: Cycle, pod: PodInfo, code: int) -> Sequence[Reason]:
         """The reasons that a code stands for: from the plugin's `explain` if it has one, else from its list of reasons.
 
-        Raises PluginError.
+        Raises PluginError if `explain` raises or returns anything but 1 to 64 Reasons, or if the list is too short.
         """
         explain = getattr(self.plugin, "explain", None)
         try:
@@ -86,7 +86,7 @@ class Diagnosis:
         return result
 
     def resolvable(self) -> BoolColumn:
-        """Nodes that are rejected for reasons that removing pods could remove."""
+        """Nodes whose rejection could end if pods were removed from them, one truth value per node."""
         result = self.nodes.full(False)
         if self.status is not None:
             return result

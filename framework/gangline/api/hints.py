@@ -35,7 +35,8 @@ class Action(enum.Flag):
 Hint = Callable[[PodInfo, Any, Any], bool]
 """Called with the rejected pod, the object before the event (None for an addition) and the object after it (None for a
 deletion). Returns whether the event may make the pod schedulable. A hint must be quick: it is called for every pod that
-the plugin rejected."""
+the plugin rejected. If the plugin declares `reads`, it is called for one of several pods that the plugin cannot tell
+apart: pods of one class for which its `identity`, if it has one, answers the same."""
 
 
 @dataclass(frozen=True, slots=True)

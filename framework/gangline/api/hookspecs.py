@@ -11,7 +11,7 @@ plugin: the pod or gang is not placed and is tried again later, an event on it s
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 import pluggy
@@ -69,9 +69,16 @@ class Hooks:
     def pre_cycle(self, pod: PodInfo) -> None:
         """A pod is about to be filtered, for an attempt or for what-if: update the columns that verdicts are read from.
 
-        A method that takes the pod is also called for each member of a group that is placed like another member; one
-        that does not is called for that other member alone. Called before any kept verdict is read, so changes that the
-        plugin notes here count for this pod.
+        A method with the parameter `pod` is also called for each member of a group that is placed like another member;
+        a method without this parameter is called only for that other member. Called before any kept verdict is read, so
+        changes that the plugin notes here count for this pod.
+        """
+
+    @hookspec
+    def pre_cycle_all(self, pods: Sequence[PodInfo]) -> None:
+        """As `pre_cycle` for each of these members of a group, which are placed like another member. Optional.
+
+        For plugins that need less time for many members at once. Without this hook `pre_cycle` is called for each.
         """
 
     @hookspec
@@ -101,8 +108,17 @@ class Hooks:
         """
 
     @hookspec
+    def identity_all(
+        self, pods: Sequence[PodInfo], annotations: Sequence[Mapping[str, str]]
+    ) -> Sequence[Hashable] | None:
+        """As `identity` for each of these members of a group; None if the answer is None for all of them. Optional.
+
+        For plugins that need less time for many members at once; without it `identity` is called for each.
+        """
+
+    @hookspec
     def capacity(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> Int64Column | None:
-        """At most how many pods like this one fit on each node beside each other; None where requests alone tell.
+        """The greatest number of pods like this one that fit on each node together; None if requests alone decide.
 
         For a plugin whose filter counts something that requests do not show. Called after filter, only for members of
         groups. A number that is too high costs time; a number that is too low keeps groups out.
@@ -148,6 +164,20 @@ class Hooks:
         """Reserve, in memory, what the pod takes on the chosen node. After a rejection the reservations are undone."""
 
     @hookspec
+    def reserve_all(
+        self, cycles: Sequence[Cycle], pods: Sequence[PodInfo], nodes: Sequence[str]
+    ) -> Callable[[], None] | Status | None:
+        """A function that does what `reserve` does for all of these pods; cycles and nodes are in the same order.
+
+        Optional, for plugins that need less time for many members of a gang at once than for one after the other. The
+        pods are members of one group, in the order in which `reserve` would be called. Answers: a function that does
+        what `reserve` would do for each pod, and cannot fail; SKIP if `reserve` would do nothing for any of them; None
+        if `reserve` has to be called for each pod, for example because it may reject one. This method itself reserves
+        nothing: the functions are called after every plugin with `reserve` or `permit` has answered, and only if no
+        plugin answered None. `unreserve` is called for each pod in any case.
+        """
+
+    @hookspec
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
         """The pod does not go to the node after all: give back what reserve, permit or pre_bind took.
 
@@ -157,6 +187,12 @@ class Hooks:
     @hookspec
     def permit(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
         """Allow, reject, or `wait(seconds)`, a finite number: the pod is held until `handle.waiting` lets it go."""
+
+    @hookspec
+    def permit_all(
+        self, cycles: Sequence[Cycle], pods: Sequence[PodInfo], nodes: Sequence[str]
+    ) -> Callable[[], None] | Status | None:
+        """As `reserve_all`, for `permit`: a function or SKIP allows all of these pods. Nothing is reserved yet."""
 
     @hookspec
     def pre_bind_pre_flight(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
@@ -195,12 +231,13 @@ class Hooks:
 
     @hookspec
     def placement_narrow(self, attempt: GroupAttempt, placement: Placement, nodes: NodeView) -> Iterable[Rows] | None:
-        """Smaller sets of nodes within a placement, if members share what not all of its nodes can use together.
+        """Smaller sets of nodes within a placement, for members that share something that some of its nodes cannot use.
 
-        Called for each placement before it is tried, until a plugin answers. The group is tried on each of these sets
-        in turn; on the whole placement if there are none. None means no opinion. While a set is tried, a generator
-        stands where it yields the set: what it sets up for the members it can undo when it goes on or is closed. Other
-        pods are decided meanwhile.
+        For example a claim with devices that only some nodes reach. Called for each placement before it is tried, until
+        a plugin answers. The group is tried on each of these sets in turn; on the whole placement if there are none.
+        None means no opinion. While a set is tried, the plugin's generator is suspended at the `yield` of the set. So
+        the plugin can set something up for the members before the `yield`, and undo it when the generator goes on or is
+        closed. Other pods are decided meanwhile.
         """
 
     @hookspec
@@ -209,7 +246,7 @@ class Hooks:
 
         A plugin that can make do with less for the members, for example with later alternatives of their claims,
         answers with a context manager. The group is tried once more within its block. Other pods are decided meanwhile,
-        so the plugin makes do for these members alone. None means that the plugin has nothing to concede.
+        so the plugin must make do with less for these members only. None means that the plugin has nothing to concede.
         """
 
     @hookspec

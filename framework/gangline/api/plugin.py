@@ -1,17 +1,15 @@
-"""What plugin authors use: the handle of a plugin, and `per_node` for methods that look at one node at a time."""
+"""What plugins are given: the handle, and the parts of it, as protocols."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from random import Random
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
-
-from gangline.api.cycle_state import Cycle
 from gangline.api.diagnosis import Diagnosis
 from gangline.api.hints import ClusterEvent
+from gangline.api.outlook import Outlook
 from gangline.api.pod_group import GroupAttempt, Membership, Problem
 from gangline.api.term import Term
 from gangline.deadline import Deadline
@@ -25,10 +23,7 @@ from gangline.state.stores import Store
 from gangline.state.topology import Topology
 from gangline.state.tracking import Tracker
 from gangline.state.transaction import Transaction
-from gangline.status import BoolColumn, CodeColumn, Reason, ScoreColumn
-
-MOST_REASONS = 255
-"""Different reasons, in all, with which a method lifted by `per_node` may reject nodes."""
+from gangline.status import BoolColumn
 
 K = TypeVar("K", bound=Tracker)
 S = TypeVar("S")
@@ -44,10 +39,14 @@ class State(Protocol):
 
     @property
     def homeless(self) -> Mapping[str, Mapping[str, PodInfo]]:
-        """The pods that are bound or assumed to nodes that are not there, by name of the node and by UID.
+        """The pods that are bound or assumed to nodes that do not exist, by name of the node and by UID.
 
-        Among them are pods beyond the most that are counted on a node that is there.
+        Some may name a node that exists: when a node has more pods than are counted on one node, the others are here.
         """
+        ...
+
+    def view(self) -> NodeView:
+        """All nodes as columns, as `Handle.nodes`: for shared objects and trackers, which have no handle."""
         ...
 
     def has_lost_node(self, uid: str) -> bool:
@@ -66,9 +65,9 @@ class State(Protocol):
         plugin's `watches` names: `watches` lists resources, or a `resources.Selection` of some objects of a resource.
 
         All changes up to the resourceVersion `seen` of the API server are in the store. `when_seen(version, call)`
-        calls once when that is so.
+        calls `call()` once, as soon as all changes up to `version` are in the store.
 
-        A listener that raises goes on without this change; nobody else notices.
+        An exception of a listener is counted and logged. The listener misses this change; other listeners do not.
 
         A subscription ends with the configuration of the plugin. The subscription of a `shared` object ends with the
         object.
@@ -93,7 +92,7 @@ class State(Protocol):
     def ask_trackers(self) -> None:
         """A tracker concerns pods of other classes now: its method `concerns` is called again for each class.
 
-        A pod may then be taken off a row of which the tracker was not told when the pod was placed.
+        The tracker may then be told of the removal of a pod of whose placement it was not told.
         """
 
     def follow_nodes(self, listener: Any) -> None:
@@ -104,16 +103,19 @@ class State(Protocol):
         """
 
     def at_end(self, end: Callable[[], None]) -> None:
-        """Call `end` when the configuration is replaced or refused; of several, the last one given comes first.
+        """Call `end` when the configuration is replaced or refused; several are called in reverse order.
 
         In the constructor of a `shared` object: call `end` when that object ends.
         """
 
     def touch(self, row: int, kind: int = NODE) -> None:
-        """What a plugin knows of a node (NODE), or of the pods on it (PODS), has changed.
+        """Note that a plugin knows something new of a node (NODE), or of the pods on it (PODS).
 
         Kept results that depend on such changes are evaluated again for the node's row.
         """
+
+    def touch_all(self, rows: Sequence[int], kind: int = NODE) -> None:
+        """As `touch` for each of these rows."""
 
     def transaction(self) -> Transaction:
         """A block of hypothetical steps, undone at its end."""
@@ -214,6 +216,11 @@ class Handle(Protocol):
         ...
 
     @property
+    def random(self) -> Random:
+        """Random numbers; a simulation with the same seed has the same ones."""
+        ...
+
+    @property
     def recorder(self) -> Recorder:
         """Records Kubernetes events."""
         ...
@@ -288,9 +295,9 @@ class Handle(Protocol):
         ...
 
     def is_queued(self, key: str) -> bool:
-        """Whether members of a group are queued, and are enough with those that have a node; by the group's key.
+        """Whether members of a group are queued, and are enough together with the members that have a node.
 
-        Members that wait at permit are in `waiting`.
+        `key` is the group's key. Members that wait at permit are in `waiting`.
         """
         ...
 
@@ -309,9 +316,9 @@ class Handle(Protocol):
     def expect(self, key: str, places: Iterable[tuple[PodInfo, str]]) -> None:
         """Keep room for pods of a group that controllers are yet to create: records made by `anew`, with their nodes.
 
-        Other pods of the same or a lower priority leave them their room, as that of nominated pods, and the group comes
-        before others of its priority. What was kept for the group, by its key, is replaced. Give no places to end it;
-        end it when the configuration ends, too.
+        Other pods of the same or a lower priority leave this room free, as for nominated pods, and the group comes
+        before other groups and pods of its priority. The new places replace the ones that were kept for the group
+        before. Call this with no places to give up the room, also when the configuration ends (`State.at_end`).
         """
         ...
 
@@ -335,6 +342,9 @@ class Handle(Protocol):
         """A Prometheus histogram of the plugin."""
         ...
 
+    def show(self, outlook: Outlook) -> None:
+        """Let people see what the plugin expects, on the page of the scheduler, while the configuration is in use."""
+
     def announce(self, event: ClusterEvent) -> None:
         """Announce an event for which rejected pods may wait; they are tried if their plugins have registered it.
 
@@ -350,7 +360,7 @@ class Handle(Protocol):
         """Where one pod, or pods of one group, would go on the columns as they are now: pod UID to row; for what-if.
 
         None if they cannot be placed. `allowed` has one truth value per row; only allowed nodes are looked at. The pods
-        must have no node, and have none afterwards.
+        must have no node, and the call gives them none.
         """
         ...
 
@@ -364,59 +374,3 @@ class Handle(Protocol):
     def diagnose(self, pod: PodInfo) -> Diagnosis:
         """Why nodes are not feasible for the pod on the columns as they are now; read it before anything changes."""
         ...
-
-
-def per_node(
-    function: Callable[[Any, PodInfo, Any], Any],
-) -> Callable[[Any, Cycle, PodInfo, NodeView], Any]:
-    """Lift `method(self, pod, node)` to columns; use it below `@hookimpl`, on `filter` or `score`.
-
-    A filter returns True or None to pass the node, and False or a text (the reason) to reject it. A score returns a
-    number. The method is called once per node, so use this only in plugins whose cost does not matter.
-    """
-    if function.__name__ == "score":
-
-        @functools.wraps(function)
-        def score(self: Any, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> ScoreColumn:
-            scores = np.zeros(len(nodes))
-            for i in np.flatnonzero(nodes.alive).tolist():  # a loop is what the author asked for
-                scores[i] = function(self, pod, nodes.node(i))
-            return scores
-
-        return _with_full_signature(score)
-
-    @functools.wraps(function)
-    def filter(self: Any, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:
-        verdicts = np.zeros(len(nodes), dtype=np.uint8)
-        numbers: dict[bool | str, int] = {}
-        for i in np.flatnonzero(nodes.alive).tolist():  # a loop is what the author asked for
-            answer = function(self, pod, nodes.node(i))
-            if isinstance(answer, str) or not (answer is None or answer):
-                why = answer if isinstance(answer, str) else False
-                if why not in numbers:
-                    numbers[why] = _reason_number(self, why)
-                verdicts[i] = numbers[why]
-        return verdicts
-
-    lifted = _with_full_signature(filter)
-    lifted.is_lifted = True  # it makes its reasons as it goes
-    return lifted
-
-
-def _with_full_signature(lifted: Any) -> Any:
-    del lifted.__wrapped__  # pluggy reads the arguments from the signature
-    return lifted
-
-
-def _reason_number(plugin: Any, answer: bool | str) -> int:
-    """The number of a reason; beyond MOST_REASONS all further reasons share one."""
-    common = f"node(s) were rejected by {plugin.name}"
-    message = answer if isinstance(answer, str) else common
-    reasons: list[Any] = plugin.__dict__.setdefault("reasons", [Reason(common)])
-    for number, reason in enumerate(reasons, start=1):
-        if reason.message == message:
-            return number
-    if len(reasons) == MOST_REASONS:
-        return 1
-    reasons.append(Reason(message))
-    return len(reasons)

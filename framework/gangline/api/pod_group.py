@@ -48,7 +48,7 @@ class TopologyConstraint:
         return level
 
     def next_change(self, waited: float) -> float:
-        """Seconds of waiting at which another level becomes enough; infinite if none does."""
+        """Seconds of waiting after which another level is enough; infinite if the level does not change any more."""
         return min((step.after for step in self.fallback if step.after > waited), default=math.inf)
 
 
@@ -82,7 +82,7 @@ class PodGroup:
     disruptive: bool = False
     """Whether removing one pod stops all of them; False if the pods above `min_member` can be removed one by one."""
     knows_succeeded: bool = False
-    """Whether `min_member` is without the members that have succeeded, because an object says how many these are."""
+    """Whether members that have succeeded are already subtracted from `min_member`, by what an object says of them."""
     object: TypedReference | None = None
     """The API object that represents the group, if there is one: conditions and events are written to it."""
 

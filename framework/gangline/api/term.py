@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 LANDING = 60.0
-"""Seconds after which a request without an answer is done, or never will be: API servers end each request by then."""
+"""Seconds after which an unanswered request has been carried out or never will be: API servers end requests by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,6 @@ class Term:
     leader. "" without leader election.
     """
     settled: float = math.inf
-    """From when on nothing can arrive any more that former leaders have sent, in seconds of the clock's monotonic time.
-    A former leader sends nothing more.
+    """The time after which no request of a former leader can arrive any more, in seconds of the clock's monotonic time.
+    A former leader sends nothing new.
     """

@@ -1,4 +1,4 @@
-"""Calls of functions: by the one overload that the checker found, or by the values."""
+"""Calls of functions: of the one overload that the checker has found, or of the first one that takes the values."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def chosen(name: str, values: list[Any]) -> Overload:
 
 
 def function(name: str, exact: Overload | None, args: list[Run]) -> Run:
-    """The closure of a call; `exact` is the overload if only one can serve it."""
+    """The closure of a call; `exact` is the overload if only one fits the types. Without it the values decide."""
     if exact is None:
 
         def dynamic(frame: list[Any]) -> Any:
@@ -102,4 +102,4 @@ _PRICED_BY_ID = frozenset(
         "@sortByAssociatedKeys",
     ]
 )
-"""Functions whose costs depend on the overload, and are 1 where that is not known before."""
+"""Functions whose cost Kubernetes knows by overload only: a call whose overload the values decide costs 1."""

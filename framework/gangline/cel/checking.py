@@ -43,7 +43,7 @@ def check(tree: SyntaxNode, functions: Mapping[str, Sequence[Overload]], fields:
 
 
 def unwrapped(one: Type) -> tuple[Type, bool]:
-    """The type within an optional, and whether it was one."""
+    """The type within an optional type, and True; another type as it is, and False."""
     return (one.params[0], True) if one.name == "optional_type" else (one, False)
 
 

@@ -1,4 +1,4 @@
-"""What calls cost at run time, in the units of Kubernetes, so that the limit cuts the same expressions off."""
+"""The costs of calls at run time, in the units of Kubernetes, so that the limit stops the same expressions."""
 
 from __future__ import annotations
 

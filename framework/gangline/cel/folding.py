@@ -11,7 +11,7 @@ from gangline.errors import ExpressionFailed
 Run = Callable[[list[Any]], Any]
 
 UNSET: Final = object()
-"""What the slot of an accumulator holds before it is first read."""
+"""The content of an accumulator's slot before the accumulator is first read."""
 
 
 class _Failed:
@@ -22,7 +22,9 @@ class _Failed:
 
 
 def variable(slot: int, init: Run) -> Run:
-    """Reads an accumulator. Its first value is computed when it is first read, so an unread one cannot fail."""
+    """The closure that reads an accumulator. Its first value is computed when it is first read, so the value of an
+    accumulator that nobody reads cannot fail.
+    """
 
     def read(frame: list[Any]) -> Any:
         value = frame[slot]
@@ -43,7 +45,11 @@ def variable(slot: int, init: Run) -> Run:
 def fold(
     over: Run, slots: tuple[int, int, int], pairs: bool, condition: Run | None, step: Run | None, result: Run
 ) -> Run:
-    """A loop. Without a `step` it only binds its accumulator; without a `condition` a failure ends it."""
+    """The closure of a loop over `over` that returns `result`. `slots` are those of the accumulator and of the two
+    variables; with `pairs` the second variable gets the value of an entry.
+
+    Without a `step` the closure only binds the accumulator; without a `condition` a failure of the step ends the loop.
+    """
     accumulator, first, second = slots
 
     def run(frame: list[Any]) -> Any:

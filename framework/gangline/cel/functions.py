@@ -29,7 +29,7 @@ def _unwrap(items: list[Any]) -> list[Any]:
 
 
 def _planned(*_: Any) -> Any:
-    """The planner has a closure of its own for this function."""
+    """Never called: the planner makes a closure of its own for this function."""
     raise NotImplementedError
 
 
@@ -71,8 +71,8 @@ def _gathered() -> dict[str, list[Overload]]:
 
 
 WITHOUT_LISTS = _gathered()
-"""The functions of expressions for devices whose attributes are no lists."""
+"""The functions of expressions for devices without attributes that are lists (DRAListTypeAttributes is off)."""
 FUNCTIONS = WITHOUT_LISTS | {each.name: [each] for each in lists.OF_ATTRIBUTES}
 BY_ID = {each.id: each for group in FUNCTIONS.values() for each in group}
 CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
-"""Functions that are called while compiling when their argument is a constant."""
+"""Functions that are called at compile time if their argument is a constant."""

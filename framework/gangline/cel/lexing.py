@@ -41,7 +41,7 @@ _WORDS = frozenset({"in", "true", "false", "null"})
 
 
 class Token(NamedTuple):
-    """`kind` is string, bytes, float, int, uint, name, or for signs, words and the end the text itself."""
+    """`kind` is string, bytes, float, int, uint or name; for signs, keywords and the end it is the text itself."""
 
     kind: str
     text: str
@@ -49,7 +49,7 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> list[Token]:
-    """The tokens of an expression, with one of the kind `end` last. Raises InvalidExpression."""
+    """The tokens of an expression, the last one of the kind `end`. Raises InvalidExpression."""
     found: list[Token] = []
     at = 0
     while at < len(text):
@@ -67,7 +67,7 @@ def tokens(text: str) -> list[Token]:
 
 
 def number(token: Token, negative: bool) -> Any:
-    """The value of a number. Raises InvalidExpression for one that does not fit."""
+    """The value of a number. Raises InvalidExpression if it does not fit into 64 bits."""
     if token.kind == "float":
         value = float(token.text)
         if value in (float("inf"), float("-inf")):

@@ -14,7 +14,7 @@ from gangline.cel.values import Map, Uint, comparable, compared, contains, key_o
 from gangline.errors import ExpressionFailed
 
 MOST_INCLUDING = 48
-"""Entries of a list that `includes` looks at, as many as a device has values in attributes."""
+"""Entries of a list that `includes` looks at, at most: as many values as the attributes of a device may have."""
 _COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 _ZERO: dict[str, Any] = {"int": 0, "uint": Uint(0), "double": 0.0, "duration": Duration(0)}
 
@@ -187,4 +187,4 @@ OVERLOADS = [
     Overload("map_insert_map", "cel.@mapInsert(map<K,V>; map<K,V>) map<K,V>", _insert_all),
 ]
 OF_ATTRIBUTES = [Overload("dra_includes_dyn_dyn", "dyn|includes(dyn) bool", _includes)]
-"""Functions that are there where attributes may be lists."""
+"""Functions that exist only where attributes may be lists."""

@@ -12,7 +12,7 @@ _FORBIDDEN = frozenset({_RESULT, "__result__"})
 
 
 def expanded(at: int, name: str, target: SyntaxNode | None, args: list[SyntaxNode]) -> SyntaxNode | None:
-    """What a macro call stands for; None for a call of a function. Raises InvalidExpression for a wrong use."""
+    """The tree that a macro call stands for; None for a call of a function. Raises InvalidExpression if misused."""
     count = len(args)
     if target is None:
         return _has(at, args[0]) if name == "has" and count == 1 else None

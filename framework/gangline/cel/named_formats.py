@@ -1,4 +1,4 @@
-"""Named formats such as dns1123Label, and what a text lacks to be of one."""
+"""Named formats such as dns1123Label, and the reasons why a text does not have a format."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIME = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(\.[0-9]+)?(z|([+-][0-9]{2}
 
 
 class Format:
-    """`validate` gives what a text lacks; `size` is the length of the pattern for costs."""
+    """`validate` returns the reasons why a text does not have the format; `size` is the pattern's length, for costs."""
 
     __slots__ = ("name", "size", "validate")
 

@@ -1,4 +1,4 @@
-"""One way to call a function: its signature, what it does and what it costs."""
+"""One way to call a function: its signature, its work and its cost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gangline.cel.kinds import ANY, Type, parsed
 from gangline.cel.values import Map, Optional, Uint, type_name
 
 Cost = Callable[[Sequence[Any], Any], int]
-"""What a call costs, from its arguments and its result."""
+"""Computes the cost of a call from its arguments and its result."""
 
 
 _SIGNATURE = re.compile(r"(?:(?P<target>[^|]+)\|)?(?P<name>[^(]+)\((?P<args>.*)\) (?P<result>\S+)")
@@ -28,7 +28,9 @@ class Overload:
     def __init__(
         self, id: str, signature: str, run: Callable[..., Any], cost: Cost | None = None, loose: bool = False
     ) -> None:
-        """`loose`: at run time nothing is asked of what lists and maps hold."""
+        """`signature` is `[TARGET|]NAME(ARGS) RESULT`. With `loose` the entries of lists and maps are not checked at
+        run time. Raises ValueError for another signature.
+        """
         match = _SIGNATURE.fullmatch(signature)
         if match is None:
             raise ValueError(signature)
@@ -59,7 +61,7 @@ def _parameters(one: Type) -> set[Type]:
 
 
 def guard(one: Type) -> Guard:
-    """The test whether a value has a type; None if any value has. The test reads the first entry of a list or map."""
+    """The test whether a value has a type; None if every value has it. Of lists and maps the first entry is tested."""
     if one.kind in ("param", "dyn", "any"):
         return None
     exact = _EXACT.get(one.kind)

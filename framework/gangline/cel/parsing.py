@@ -1,6 +1,6 @@
-"""Tokens to a syntax tree, by precedence climbing.
+"""Makes a syntax tree of tokens, by precedence climbing.
 
-A parser library was not taken: the grammar has eight levels, and macros change the tree while it is read.
+No parser library is used: the grammar has only eight levels, and macros change the tree while it is parsed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from gangline.cel.syntax import Call, Ident, ListOf, Literal, MapOf, Select, Syn
 from gangline.errors import InvalidExpression
 
 MOST_NESTED = 100
-"""Brackets within brackets. More than anyone writes, and few enough for Python's stack."""
+"""Brackets within brackets: more than anybody writes, and few enough for Python's stack."""
 MOST_CHAINED = 250
 """Operators, selections and calls in one chain, as in Kubernetes."""
 

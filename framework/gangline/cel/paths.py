@@ -12,12 +12,12 @@ from gangline.errors import ExpressionFailed
 Run = Callable[[list[Any]], Any]
 
 DEVICE_SLOTS = {"driver": 1, "allowMultipleAllocations": 2, "attributes": 3, "capacity": 4}
-"""Where a frame has the fields of the device."""
+"""By field of the device: its index in a frame."""
 FIRST_VARIABLE = 5
 
 
 def device_map(frame: list[Any]) -> Map:
-    """The device as a value of its own."""
+    """The device of a frame as one value, for expressions that use `device` itself."""
     return Map({name: frame[slot] for name, slot in DEVICE_SLOTS.items()})
 
 
@@ -34,7 +34,9 @@ class PathStep:
 
 
 def chain(base: Run, steps: list[PathStep], cost: int, test: bool) -> Run:
-    """The closure of a chain. `cost` comes on top of 1 for each step; with `test` it says whether the last exists."""
+    """The closure of a chain. A chain costs `cost`, and 1 for each step. With `test` the closure returns whether the
+    last key exists.
+    """
     cost += len(steps)
     if not test and not any(step.optional or step.key is not None for step in steps):
         return _plain(base, [step.name for step in steps], cost)
@@ -112,7 +114,9 @@ def _lacks(value: Any, key: Any) -> ExpressionFailed:
 
 
 def look_up(value: Any, key: Any, soft: bool = False) -> tuple[Any, bool]:
-    """What a value has under a key, and whether it has it. `soft`: a value without keys has nothing, which is fine."""
+    """The value under a key, and whether there is one. Raises ExpressionFailed for a value that has no keys, unless
+    `soft`.
+    """
     kind = type(value)
     if kind is Map:
         found, present = value.find(key)

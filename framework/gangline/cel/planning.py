@@ -1,4 +1,4 @@
-"""A checked tree to Python closures.
+"""Makes Python closures of a checked tree.
 
 A closure takes the *frame* of one evaluation, a list: the cost so far, the fields of the device, then the variables
 of loops. It returns the value of its expression, or raises ExpressionFailed; `&&`, `||` and loops absorb failures.
@@ -41,7 +41,7 @@ class CelPlanner:
         self.slots = FIRST_VARIABLE
 
     def plan(self, node: SyntaxNode, free: bool = False) -> Run:
-        """The closure of a node. `free`: what a select or name costs for itself is left out, as within `?:`."""
+        """The closure of a node. With `free` a select or name costs nothing itself, as within `?:`."""
         match node:
             case Literal():
                 return Constant(node.value)
@@ -197,7 +197,7 @@ class CelPlanner:
         return fold(over, (accumulator, first, second), bool(node.second), condition, step, result)
 
     def _condition(self, node: Fold) -> Run:
-        """Whether a quantifier goes on: until a value decides, through all failures."""
+        """The closure that says whether a quantifier goes on: until a value decides, in spite of failures."""
         stops_at = isinstance(node.init, Literal) and node.init.value is False
         read = self._named(node.accumulator)
         cost = 3 if stops_at else 2
@@ -212,7 +212,7 @@ class CelPlanner:
         return run
 
     def _step(self, node: Fold, slot: int) -> Run:
-        """The step of a loop; lists and maps that a macro builds grow in place."""
+        """The closure of a loop's step; lists and maps that a macro builds grow in place."""
         step = node.step
         if isinstance(step, Call) and step.name == "_?_:_" and self._grows(step.args[1], node):
             keep = self._named(node.accumulator)
@@ -295,7 +295,7 @@ def _conditional(test: Run, truthy: Run, falsy: Run) -> Run:
 
 
 def _logical(terms: list[Run], decisive: bool) -> Run:
-    """`||` for decisive True, `&&` for False: a decisive term wins over failures of the others."""
+    """The closure of `||` (`decisive` is True) or `&&` (False): a decisive term wins over failures of others."""
 
     def run(frame: list[Any]) -> Any:
         failure: ExpressionFailed | None = None

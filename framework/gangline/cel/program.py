@@ -1,4 +1,4 @@
-"""Compiled selectors, and devices in the form in which they are read."""
+"""Compiled selectors, and devices in the form in which selectors read them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONGEST = 10 * 1024
 
 
 class Program:
-    """A compiled selector. `reads` says what of a device decides about its answer."""
+    """A compiled selector. `reads` has the paths of a device that decide about the answer; see `reading`."""
 
     __slots__ = ("_run", "_slots", "expression", "reads")
 
@@ -39,7 +39,7 @@ class Program:
         return self.evaluated(device)[0]
 
     def evaluated(self, device: CelDevice) -> tuple[bool, int]:
-        """The answer and what it cost. Raises ExpressionFailed."""
+        """The answer, and its cost in Kubernetes' units. Raises ExpressionFailed."""
         frame: list[Any] = [0, *device.fields, *([UNSET] * (self._slots - FIRST_VARIABLE))]
         try:
             value = self._run(frame)
@@ -62,9 +62,9 @@ class CelDevice:
 
     @classmethod
     def of(cls, device: Mapping[str, Any], has_lists: bool = False) -> CelDevice:
-        """A device from its driver and the fields of the API; without `has_lists` a list is a value of no type.
+        """A device from its driver and the fields of the API. Raises ExpressionFailed for a value without a known type.
 
-        Raises ExpressionFailed for a value of no type.
+        Lists have a known type only with `has_lists`.
         """
         driver = str(device.get("driver") or "")
         read = _attribute_or_list if has_lists else _attribute
@@ -102,7 +102,7 @@ def _attribute_or_list(value: Mapping[str, Any]) -> Any:
 
 
 _KINDS = ("int", "bool", "string", "version")
-"""The types of attributes; the name of a list of one ends in an s."""
+"""The fields for the types of attributes; the field for a list of a type ends in an s."""
 
 
 def _by_domain(named: dict[str, Any], driver: str) -> Map:

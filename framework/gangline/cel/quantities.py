@@ -1,7 +1,7 @@
 """Resource quantities as the language sees them.
 
-`gangline.quantity` rounds to thousandths, which is what the API server stores. Expressions see more: nanos, and
-whether Kubernetes keeps a quantity as a 64-bit integer with a scale, which decides about `isInteger`.
+`gangline.quantity` rounds to thousandths, as the API server does when it stores a quantity. Expressions see more:
+nanos, and whether Kubernetes keeps the quantity as a 64-bit integer with a scale, on which `isInteger` depends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LEAST_SCALE = -9
 class Quantity:
     """`value` x 10^`scale`; `small` says that Kubernetes keeps it as a 64-bit integer.
 
-    `computed` is set for a sum. As upstream, nothing can be compared with == to a sum on the right.
+    `computed` marks a sum. As in Kubernetes, a comparison == with a sum on the right side fails.
     """
 
     __slots__ = ("computed", "scale", "small", "value")

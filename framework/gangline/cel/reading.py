@@ -1,4 +1,4 @@
-"""The values of a device that an expression reads: a caller evaluates once for all devices that have them in common."""
+"""The fields of a device that an expression reads. Devices with equal values of these fields get equal verdicts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def reads_of(tree: SyntaxNode) -> Reads:
 
 
 def _gather(node: SyntaxNode, hidden: frozenset[str], found: set[Path]) -> bool:
-    """Adds the paths below a node; False when something else than a whole path is read."""
+    """Adds the paths that a node reads to `found`; False if the node reads a device otherwise than by whole paths.
+
+    `hidden` has the names that variables of loops hide.
+    """
     path, keys = _path(node, hidden)
     if path is not None:
         whole = 1 if path[0] in ("driver", "allowMultipleAllocations") else 3
@@ -39,7 +42,10 @@ def _gather(node: SyntaxNode, hidden: frozenset[str], found: set[Path]) -> bool:
 
 
 def _path(node: SyntaxNode, hidden: frozenset[str]) -> tuple[Path | None, list[SyntaxNode]]:
-    """The path of a chain that starts at the device, up to the first computed key, and the keys behind it."""
+    """The path of a chain that starts at `device`, up to its first computed key, and the nodes of the later keys.
+
+    The path is None for a node that is no such chain.
+    """
     links: list[str | SyntaxNode] = []
     while True:
         if isinstance(node, Select):

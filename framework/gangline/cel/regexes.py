@@ -43,7 +43,9 @@ def find(text: str, pattern: str) -> str:
 
 
 def find_all(text: str, pattern: str, most: int = -1) -> list[str]:
-    """The matches from left to right, at most `most` when it is not negative; no empty one right after another."""
+    """The matches from left to right, at most `most` of them if `most` is not negative; no empty match directly after
+    another match.
+    """
     found: list[str] = []
     at, end = 0, -1
     while at <= len(text) and (most < 0 or len(found) < most):

@@ -18,7 +18,7 @@ _DIGITS = re.compile(r"[0-9]+")
 
 
 class Semver:
-    """A version; what stands after + has no part in comparisons."""
+    """A version; the build metadata after + does not count in comparisons."""
 
     __slots__ = ("key", "numbers")
 

@@ -31,7 +31,7 @@ class Ident(SyntaxNode):
 
 @dataclass(slots=True, eq=False)
 class Select(SyntaxNode):
-    """`operand.name`, `operand.?name`, or with `test` the presence of it."""
+    """`operand.name` or `operand.?name`; with `test`, `has(operand.name)`."""
 
     operand: SyntaxNode
     name: str
@@ -66,7 +66,7 @@ class MapOf(SyntaxNode):
 
 @dataclass(slots=True, eq=False)
 class Fold(SyntaxNode):
-    """A loop over `range`: the accumulator starts as `init` and becomes `step`, while `condition` holds."""
+    """A loop over `range`: the accumulator starts as `init` and becomes `step` per entry, while `condition` holds."""
 
     range: SyntaxNode
     variable: str

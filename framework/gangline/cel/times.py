@@ -55,7 +55,7 @@ class Duration:
 
 
 class Timestamp:
-    """Nanoseconds since 1970, and the offset in seconds in which the text gave the time."""
+    """Nanoseconds since 1970, and the offset from UTC, in seconds, that the text of the time had."""
 
     __slots__ = ("ns", "offset")
 
@@ -118,7 +118,7 @@ def timestamp_of(text: str) -> Timestamp:
             raise ExpressionFailed(f"not a timestamp: {text[:40]!r}")
         offset = (int(match[9]) * 3600 + int(match[10]) * 60) * (-1 if match[8] == "-" else 1)
     try:
-        # Years from 0 on have the calendar of 400 years later.
+        # Python's years begin at 1: the year 0 is computed with the equal calendar of 400 years later.
         days = date(year + 400, month, day).toordinal() - _EPOCH - 146097 if year < 1 else _day(year, month, day)
     except ValueError:
         raise ExpressionFailed(f"not a timestamp: {text[:40]!r}") from None

@@ -1,4 +1,4 @@
-"""Which type may stand where another is expected, and what that says about type parameters."""
+"""Which type may stand where another type is expected, and which types the type parameters are then bound to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gangline.cel.kinds import DYN, PRIMITIVE, Type
 
 Bindings = dict[Type, Type]
-"""Type parameter to the type that it was found to be."""
+"""By type parameter: the type that it is bound to."""
 
 _COMPOSED = frozenset({"opaque", "list", "map", "type"})
 _NULLABLE = frozenset({"opaque", "struct", "any", "duration", "timestamp"})
@@ -19,7 +19,7 @@ def is_dyn(one: Type) -> bool:
 
 
 def assignable(bound: Bindings, wanted: Sequence[Type], given: Sequence[Type]) -> Bindings | None:
-    """The bindings after each given type was taken for the wanted one, None when one does not fit."""
+    """The bindings after each given type has taken the place of the wanted type; None if one of them does not fit."""
     after = dict(bound)
     return after if _all_fit(after, wanted, given) else None
 
@@ -51,7 +51,7 @@ def _fits(bound: Bindings, left: Type, right: Type) -> bool:
 
 
 def _binds(bound: Bindings, one: Type, parameter: Type) -> tuple[bool, bool]:
-    """Whether the parameter may be `one`, and whether it was bound before."""
+    """Bind the parameter to `one` if it may be. Returns whether it may be, and whether it was bound before."""
     if one == parameter:
         return True, True
     before = bound.get(parameter)
@@ -71,7 +71,7 @@ def _binds(bound: Bindings, one: Type, parameter: Type) -> tuple[bool, bool]:
 
 
 def most_general(one: Type, other: Type) -> Type:
-    """The one of two types that fit each other that allows more."""
+    """The more general one of two types that fit each other."""
     return one if _no_more_specific(one, other) else other
 
 
@@ -101,7 +101,7 @@ def _free_of(bound: Bindings, parameter: Type, within: Type) -> bool:
 
 
 def substituted(bound: Bindings, one: Type, free_is_dyn: bool = False) -> Type:
-    """The type with bound parameters replaced; with `free_is_dyn` the others become dyn."""
+    """The type with its bound parameters replaced; with `free_is_dyn` the unbound parameters become dyn."""
     if one.kind in PRIMITIVE:
         return one
     inner = bound.get(one)

@@ -1,4 +1,4 @@
-"""What is refused after the types are right: literals that cannot be parsed, aggregates of mixed types."""
+"""Refuses well-typed expressions that Kubernetes refuses: literals that cannot be parsed, aggregates of mixed types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PARSED = {"duration": duration_of, "timestamp": timestamp_of}
 
 
 def validate(node: SyntaxNode, formatting: bool = False) -> None:
-    """Raises InvalidExpression. Within `format` lists may be mixed."""
+    """Raise InvalidExpression for a node that is refused. With `formatting`, within `format`, lists may be mixed."""
     if isinstance(node, Call):
         formatting = formatting or node.name == "format"
         try:

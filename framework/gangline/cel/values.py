@@ -17,11 +17,11 @@ MOST_INT, LEAST_INT, MOST_UINT = 2**63 - 1, -(2**63), 2**64 - 1
 
 
 class TooMuch(Exception):
-    """An evaluation does or costs more than it may; nothing absorbs this."""
+    """An evaluation does or costs more than it may. Unlike ExpressionFailed, no operator absorbs this error."""
 
 
 def no_overload() -> ExpressionFailed:
-    """The failure of a function that does not take these values."""
+    """The error of a function that has no overload for the values."""
     return ExpressionFailed("no such overload")
 
 
@@ -41,7 +41,7 @@ class TypeValue:
 
 
 class Optional:
-    """A value that may be absent: `NONE` is."""
+    """A value that may be absent, as in `NONE`."""
 
     __slots__ = ("has", "value")
 
@@ -50,14 +50,14 @@ class Optional:
         self.has = has
 
     def get(self) -> Any:
-        """The value. Raises ExpressionFailed when there is none that can be read."""
+        """The value. Raises ExpressionFailed if it is absent or UNREADABLE."""
         if not self.has or self is UNREADABLE:
             raise ExpressionFailed("optional.none() dereference" if not self.has else "unsupported conversion")
         return self.value
 
 
 UNREADABLE: Final = Optional(None)
-"""What `?:` makes of an optional with a value of a type that Kubernetes adds, as upstream: its value is lost."""
+"""The result of `?:` for an optional with a value of one of Kubernetes' own types: as upstream, the value is lost."""
 NONE: Final = Optional(None, False)
 
 
@@ -72,7 +72,7 @@ def key_of(value: Any) -> Any:
 
 
 class Map:
-    """A map; `default` is what a select of an absent key gives, where the map has a default."""
+    """A map; `default` is the value under an absent key, or None if such a select fails."""
 
     __slots__ = ("default", "entries")
 
@@ -87,7 +87,7 @@ class Map:
         return (key[-1] if type(key) is tuple else key for key in self.entries)
 
     def find(self, key: Any) -> tuple[Any, bool]:
-        """The value and whether there is one; numbers find each other across kinds."""
+        """The value under a key, and whether there is one. A number finds an equal number of another kind."""
         entries = self.entries
         if not entries:
             return None, False
@@ -142,16 +142,18 @@ def is_number(value: Any) -> bool:
 
 _STRICT: set[type] = set()
 MOST_COMPARED = 1_000_000
-"""Entries of lists and maps that one comparison looks at."""
+"""Entries of lists and maps that one comparison looks at, at most."""
 
 
 def strict(kind: type) -> None:
-    """Registers a class of values that fail when they are compared with another type."""
+    """Registers a class of values whose comparison with a value of another type is an error."""
     _STRICT.add(kind)
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Whether two values are equal; values of unlike types are not. Raises ExpressionFailed for a `strict` left."""
+    """Whether two values are equal. Values of different types are not equal; if `left` is of a `strict` class,
+    ExpressionFailed is raised.
+    """
     return _equal(left, right, [MOST_COMPARED])
 
 
@@ -176,7 +178,7 @@ def _equal(left: Any, right: Any, budget: list[int]) -> bool:
 
 
 def _equal_or_strict(left: Any, right: Any, budget: list[int]) -> bool:
-    """As upstream, an entry that cannot be compared does not make lists or maps differ."""
+    """Whether two entries of lists or maps count as equal: as upstream, entries that cannot be compared do."""
     try:
         return _equal(left, right, budget)
     except ExpressionFailed:
@@ -200,7 +202,7 @@ def _equal_maps(left: Map, right: Map, budget: list[int]) -> bool:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two values are equal, where what cannot be compared is not."""
+    """Whether two values are equal; values that cannot be compared are not equal."""
     try:
         return equal(left, right)
     except ExpressionFailed:
@@ -208,7 +210,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 def compared_numbers(left: Any, right: Any) -> int | None:
-    """-1, 0 or 1 for two numbers of any kinds, None when one is NaN. A double meets integers as a double."""
+    """-1, 0 or 1 for two numbers of any kinds; None if one is NaN. Beside a double, an integer counts as a double."""
     if type(left) is float or type(right) is float:
         if left != left or right != right:
             return None
@@ -259,7 +261,7 @@ def compared(left: Any, right: Any) -> int:
 
 
 def comparable(value: Any) -> bool:
-    """Whether the relations order the value among its like."""
+    """Whether <, <=, > and >= order values of this value's type."""
     return is_number(value) or type(value) in _ORDERED
 
 

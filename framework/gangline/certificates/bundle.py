@@ -24,7 +24,7 @@ AUTHORITIES = "ca.crt"
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What stands in a TLS Secret, as PEM: a certificate, its key, and the authorities that clients have to trust."""
+    """The content of a TLS Secret, as PEM: a certificate, its key, and the CAs that clients have to trust."""
 
     certificate: bytes
     key: bytes
@@ -57,7 +57,7 @@ def server_names(service: str, namespace: str) -> tuple[str, ...]:
 def issue(names: Sequence[str], now: datetime, lifetime: timedelta, trusted: bytes = b"") -> Bundle:
     """A new certificate for the names, the first of which is its subject.
 
-    ``trusted`` are authorities, PEM, that clients go on to trust until they expire.
+    ``trusted`` has CAs, as PEM, that clients go on trusting until these CAs expire.
     """
     authority = Authority(f"gangline webhook authority {now:%Y-%m-%d}", now, lifetime)
     identity = authority.sign(subject_of(names[0]), [SERVER], [x509.DNSName(name) for name in names])
@@ -84,7 +84,7 @@ def why_renew(bundle: Bundle, names: Sequence[str], now: datetime, renew_before:
 
 
 def merged(now: datetime, *bundles: bytes) -> bytes:
-    """The certificates of several PEM bundles in one, each once, without expired certificates and other text."""
+    """One PEM bundle of the certificates in several bundles: each once, without expired ones and without other text."""
     kept: dict[x509.Certificate, None] = {}
     for bundle in bundles:
         kept |= {each: None for each in _readable(bundle) if now < each.not_valid_after_utc}

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 BACKDATED = timedelta(minutes=5)
-"""A certificate is valid this much earlier, because the clocks of two machines differ."""
+"""A certificate is valid from this long before it is made, because the clocks of two machines differ."""
 SERVER = ExtendedKeyUsageOID.SERVER_AUTH
 CLIENT = ExtendedKeyUsageOID.CLIENT_AUTH
 
@@ -54,7 +54,7 @@ class Authority:
 
     @property
     def certificate_pem(self) -> bytes:
-        """Its own certificate as PEM."""
+        """The CA's own certificate as PEM."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def sign(

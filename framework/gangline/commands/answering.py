@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,12 +15,13 @@ from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.deciding.group_search import decide_group
 from gangline.errors import ConfigError, Forbidden, NotFound
 from gangline.explain.report import Report, explain
-from gangline.explain.targets import Target
+from gangline.explain.targets import SelectedPods, Target
 from gangline.kube.interface import Client
 from gangline.kube.resources import GPU_CLAIMS, PODS
 from gangline.overview.claim_use import ClaimUse, claims_of
 from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
+from gangline.remedies import Remedies, find_remedies
 from gangline.state.pods import PodInfo
 from gangline.wire.custom_resources import ALLOCATED, CLAIM
 
@@ -34,7 +35,7 @@ class Placed:
     devices: str
     """The ids of the pod's devices, "0,1"; "" for none."""
     decision: Mapping[str, Any] | None
-    """The decision as the running scheduler remembers it; None if it does not, or cannot be asked."""
+    """The decision as the running scheduler remembers it; None if it remembers none, or does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,43 +69,60 @@ class Answer:
     notes: tuple[str, ...]
     claims: tuple[ClaimUse, ...] = ()
     """The ResourceClaims of the pod that `report` is about."""
+    remedies: Remedies | None = None
+    """What would let the waiting pod, or its gang, start; None if none of the pods waits."""
 
 
-async def answer(client: Client, target: Target, judges: Judges, clock: Clock | None = None) -> Answer:
-    """Look at the cluster once; nothing is changed. Raises ApiError, and ConfigError where there is no such pod."""
+async def answer(
+    client: Client,
+    target: Target | SelectedPods,
+    judges: Judges,
+    clock: Clock | None = None,
+    where: str = "",
+    unasked: str = "",
+) -> Answer:
+    """Look at the cluster once; nothing is changed. Raises ApiError, and ConfigError if there is no such pod.
+
+    `where` names the cluster in the ConfigError, and `unasked` says why a running scheduler could not be asked.
+    """
     clock = clock or SystemClock()
     judged = await judge(client, judges.configuration, clock)
     cluster = judged.cluster
     pods = target.pods([*cluster.pods.values(), *judged.pending], cluster)
     if not pods:
-        raise ConfigError("", str(target), await _absent(client, target))
+        raise ConfigError(where, str(target), await _absent(client, target))
     waiting = [pod for pod in pods if not pod.node_name]
     subject = (waiting or pods)[0]
     notes = await _notes(client, subject, judges)
     runtime = judged.runtimes.get(judges.profile or subject.scheduler_name)
-    placed = [pod for pod in pods if pod.node_name]
+    placed = tuple([await _placed(pod, judges) for pod in pods if pod.node_name])
     found = Answer(
         about=str(target),
         judged_by=judges.source,
-        placed=tuple([await _placed(pod, judges) for pod in placed]),
+        placed=placed,
         gang=None,
         report=None,
-        notes=notes,
+        notes=(*notes, *_unknown(placed, judges, unasked)),
         claims=tuple(claims_of(subject, cluster)),
     )
     if runtime is None:
         return found
     found = replace(found, report=_report(judged, runtime, subject))
-    return replace(found, gang=_gang(judged, runtime, subject, clock)) if waiting else found
+    if not waiting:
+        return found
+    found = replace(found, remedies=remedies_of(judged, runtime, subject, clock))
+    return replace(found, gang=gang_of(judged, runtime, subject, clock))
 
 
-async def _absent(client: Client, target: Target) -> str:
+async def _absent(client: Client, target: Target | SelectedPods) -> str:
+    if isinstance(target, SelectedPods):
+        return "none of them runs or waits"
     if target.kind != "Pod":
-        return "no pod of it runs or waits"
+        return "no pod of it runs or waits; -n names another namespace, `gangline status -A` shows gangs"
     try:
         pod = await client.get(PODS, target.name, namespace=target.namespace)
     except NotFound:
-        return "there is no such pod"
+        return "there is no such pod; -n names another namespace, `gangline status -A` shows the pods that wait"
     if pod.status.phase in ("Succeeded", "Failed"):
         return f"has ended on node {pod.spec.node_name or '-'}: {pod.status.phase}"
     return "cannot be used as it is: the scheduler leaves it out, and an event on it says why"
@@ -116,8 +134,16 @@ async def _placed(pod: PodInfo, judges: Judges) -> Placed:
     return Placed(pod.key, pod.node_name, pod.annotations.get(ALLOCATED, ""), decision)
 
 
+def _unknown(placed: Sequence[Placed], judges: Judges, unasked: str) -> Sequence[str]:
+    """Why decisions are not known, if one is not and there is a reason."""
+    why = unasked or (judges.running.refusal if judges.running is not None else "")
+    if not why or all(pod.decision is not None for pod in placed):
+        return ()
+    return (f"decisions that a running scheduler remembers are not known: {why}",)
+
+
 async def _notes(client: Client, pod: PodInfo, judges: Judges) -> tuple[str, ...]:
-    """Reasons, apart from the nodes, why the pod waits or cannot be judged."""
+    """Reasons why the pod waits or cannot be judged that have nothing to do with nodes."""
     notes = []
     running, name = judges.running, pod.scheduler_name
     if running is not None and name not in running.serves:
@@ -152,7 +178,22 @@ def _report(judged: Judged, runtime: Runtime, pod: PodInfo) -> Report:
     return explain(runtime, pod.anew())
 
 
-def _gang(judged: Judged, runtime: Runtime, pod: PodInfo, clock: Clock) -> GangReport | None:
+def _unit(judged: Judged, runtime: Runtime, pod: PodInfo, clock: Clock) -> Unit:
+    """The unit of a waiting pod."""
+    key = runtime.group_key(pod)
+    if not key:
+        return Unit([pod], added=clock.monotonic())
+    mine = [other for other in judged.pending if runtime.group_key(other) == key]
+    return judged.groups.get(key) or Unit(mine, added=clock.monotonic(), group=key)
+
+
+def remedies_of(judged: Judged, runtime: Runtime, pod: PodInfo, clock: Clock) -> Remedies:
+    """What would let the unit of a waiting pod start; the listed cluster is as before."""
+    unit = _unit(judged, runtime, pod, clock)
+    return find_remedies(unit, runtime, judged.cluster, runtime.handle.nominated(), clock.monotonic())
+
+
+def gang_of(judged: Judged, runtime: Runtime, pod: PodInfo, clock: Clock) -> GangReport | None:
     """The decision on the whole gang of a pod; afterwards the listed cluster must not be used again."""
     membership = runtime.handle.group_of(pod)
     if membership is None:
@@ -162,8 +203,7 @@ def _gang(judged: Judged, runtime: Runtime, pod: PodInfo, clock: Clock) -> GangR
     group = membership.group
     placed = {member.key: member.node_name for member in runtime.handle.members(group.key)}
     report = GangReport(f"{group.namespace}/{group.name}", group.dialect, group.min_member, placed, {}, "", 0.0, "")
-    mine = [other for other in judged.pending if runtime.group_key(other) == group.key]
-    unit = judged.groups.get(group.key) or Unit(mine, added=clock.monotonic(), group=group.key)
+    unit = _unit(judged, runtime, pod, clock)
     held = runtime.admit(unit.members)
     if not held.is_success:
         return replace(report, message=held.message)

@@ -21,7 +21,7 @@ from gangline.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from gangline.process.rotating import Registration, Wanted, ensure
 
 LONGEST = 3650
-"""Longest validity of a certificate, in days."""
+"""The longest validity of a certificate, in days."""
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 

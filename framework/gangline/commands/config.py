@@ -25,6 +25,7 @@ from gangline.config import (
 from gangline.durations import format_duration
 from gangline.errors import GanglineError
 from gangline.groups import Groups
+from gangline.plurals import many
 from gangline.profile.assembly import gang_notes, judging_runtimes
 from gangline.profile.registry import Catalog
 from gangline.state.cache import Cache
@@ -52,7 +53,7 @@ def validate(files: Sequence[Path]) -> None:
     for note in gang_notes(runtimes).values():
         click.echo(f"gangline: {note}", err=True)
     for name, runtime in runtimes.items():
-        click.echo(f"{name}: {len(runtime.profile.plugins)} plugins")
+        click.echo(f"{name}: {many(len(runtime.profile.plugins), 'plugin')}")
 
 
 @config.command(short_help="Write files as kubescheduler.config.k8s.io/v1.")
@@ -84,7 +85,7 @@ def effective(loaded: SchedulerConfiguration, catalog: Catalog) -> SchedulerConf
 
 
 def _spelled(profile: Profile, expanded: Expanded, catalog: Catalog) -> Profile:
-    """Each extension point names all of its plugins, without multiPoint and defaults."""
+    """The profile in a form in which each extension point names all of its plugins, without multiPoint and defaults."""
     nothing = (PluginRef("*"),)
     sets = {point: PluginSet(enabled=refs, disabled=nothing) for point, refs in expanded.items()}
     args = []

@@ -3,99 +3,200 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 import msgspec
+import yaml
 from rich.console import Console
 from rich.table import Table
 
 from gangline import config, model
 from gangline.commands import options, profiles
 from gangline.commands.answering import Answer, GangReport, Placed, answer
-from gangline.commands.output import claim_table, console, table
-from gangline.commands.running import find_running, judges
+from gangline.commands.finding import find_running
+from gangline.commands.options import Connection, PodChoice
+from gangline.commands.output import claim_table, put, table, told
+from gangline.commands.reaching import reached
+from gangline.commands.remedying import show_remedies
+from gangline.commands.running import judges
+from gangline.commands.snapshot import recorded
+from gangline.commands.watching import once_or_follow
+from gangline.config.strict_yaml import FAULTS, StrictLoader, fault_of
 from gangline.errors import ConfigError
 from gangline.explain.case import converted, load_cluster, make_claims
 from gangline.explain.report import NodeReport, Report
 from gangline.explain.report import explain as explain_pod
-from gangline.explain.targets import Target, parse
-from gangline.kube import auth
-from gangline.kube.client import HttpClient
+from gangline.explain.targets import SelectedPods, Target, parse
 from gangline.overview.claim_use import ClaimUse, claims_of
+from gangline.plurals import many
 from gangline.profile.assembly import judging_runtimes
 from gangline.profile.runtime import Runtime
+from gangline.queueing.units import Unit
+from gangline.remedies import Remedies, find_remedies
 from gangline.state.cache import Cache
+from gangline.state.selectors import EVERYTHING
 
 MOST_ROWS = 100
-"""Nodes in the table, the best first: more are nothing to read."""
+"""Nodes in the table, the best first, at most: nobody reads a longer table."""
 
 
 @click.command()
 @click.argument("target", required=False, metavar="[POD|NAMESPACE/POD|KIND/NAME]")
-@click.option("-n", "--namespace", default=None, help="Namespace of the pod or workload. Default: default.")
 @click.option("-f", "--file", type=click.Path(path_type=Path), default=None, help="A case file instead of a cluster.")
 @options.CONFIG
 @click.option("--profile", default=None, help="Name of an installed profile to judge the pod by.")
 @options.SCHEDULER
-@options.KUBECONFIG
+@options.connection
+@options.namespaced
+@options.SNAPSHOT
 @click.option("--why-not", metavar="NODE", default=None, help="Show everything about one node.")
-@options.OUTPUT
+@options.WATCH
+@options.output()
 def explain(
     target: str | None,
-    namespace: str | None,
+    scope: PodChoice,
     file: Path | None,
     files: Sequence[str],
     profile: str | None,
     scheduler: str | None,
-    kubeconfig: str | None,
+    connection: Connection,
+    snapshot: str | None,
     why_not: str | None,
-    output: Literal["table", "json"],
+    watches: bool,
+    output: str,
 ) -> None:
     """Say why a pod is on its node, or judge a waiting pod as the scheduler would now. Nothing is changed.
 
-    KIND/NAME is a workload, as in job/train or deployment/web. The command uses the profile that serves the pod's
-    schedulerName: the profile of the running scheduler or, if the scheduler does not answer, an installed profile.
+    For a pod or gang that waits, the command lists what would let it start: changes that it has tried, the cheapest
+    first.
+
+    KIND/NAME is a workload or a gang, as in job/train, deployment/web or podgroup/train. The command uses the profile
+    that serves the pod's schedulerName: the profile of the running scheduler or, if the scheduler does not answer, an
+    installed profile.
 
     A case file is YAML or JSON with lists of objects (nodes, pods, pvcs, ...) and the pod under `pod`.
     """
-    if (target is None) == (file is None):
-        raise click.UsageError("name either a pod or a case file")
+    if [target is not None, file is not None, scope.labels is not EVERYTHING].count(True) != 1:
+        raise click.UsageError("name either a pod or a case file, or select pods with --selector")
+    _check_usage(target, scope)
+    if target is not None and scope.everywhere:
+        raise click.UsageError("a pod cannot be named across all namespaces: use --namespace or NAMESPACE/POD")
     if file is not None:
-        report, claims = _of_case(file, files, profile)
-        _check(report, why_not)
-        if output == "json":
-            click.echo(_json(report if why_not is None else report.node(why_not)))
-        else:
-            _show_claims(claims, console())
-            _show(report, why_not, console())
+        if snapshot is not None or watches:
+            raise click.UsageError("a case file is no cluster: leave out --snapshot and --watch, or --file")
+        click.echo(_told_of_case(file, files, profile, why_not, output), nl=False)
         return
-    found = asyncio.run(_live(parse(str(target), namespace), files, profile, scheduler, kubeconfig))
-    _check(found.report, why_not)
-    if output == "json":
-        if why_not is not None and found.report is not None:
-            click.echo(_json(found.report.node(why_not)))
-        else:
-            click.echo(_json(_plain(found)))
-        return
-    show(found, why_not, console())
+    if snapshot is not None and watches:
+        raise click.UsageError("a snapshot does not change: --watch is for a cluster")
+    wish = _Wish(target, scope, files, profile, scheduler, why_not, output)
+    asyncio.run(_recorded(wish, snapshot) if snapshot is not None else _live(connection, wish, watches))
 
 
-def _check(report: Report | None, why_not: str | None) -> None:
+def _check_usage(target: str | None, scope: PodChoice) -> None:
+    try:
+        if target is not None:
+            parse(target, scope.namespace)
+    except ConfigError as error:
+        raise click.UsageError(f"{error.path!r}: {error.why}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """The options of the command line for a live cluster."""
+
+    target: str | None
+    scope: PodChoice
+    files: Sequence[str]
+    profile: str | None
+    scheduler: str | None
+    why_not: str | None
+    output: str
+
+    def about(self, default: str) -> Target | SelectedPods:
+        """The pods to explain; `default` is the namespace of the context. Raises ConfigError."""
+        if self.target is not None:
+            return parse(self.target, self.scope.namespace, default)
+        return SelectedPods(self.scope.within(default), self.scope.labels)
+
+
+async def _live(connection: Connection, wish: _Wish, watches: bool) -> None:
+    async with reached(connection) as there:
+        about = wish.about(there.credentials.namespace)
+
+        async def look() -> str:
+            async with find_running(there, wish.scheduler) as asked:
+                by = await judges(there.client, wish.files, wish.profile, asked.running)
+                found = await answer(there.client, about, by, where=there.where, unasked=asked.refusal)
+            _check(found.report, wish.why_not, there.where)
+            return _told(found, wish)
+
+        await once_or_follow(there.client, look, watches, wish.output)
+
+
+def _told_of_case(file: Path, files: Sequence[str], profile: str | None, why_not: str | None, output: str) -> str:
+    report, claims, remedies = _of_case(file, files, profile)
+    _check(report, why_not, str(file))
+    value: Any = {**_fields(report), "remedies": remedies} if why_not is None else report.node(why_not)
+
+    def show_case(screen: Console) -> None:
+        _show_claims(claims, screen)
+        _show(report, why_not, screen, output == "wide")
+        show_remedies(remedies, why_not, screen)
+
+    return told(value, output, _nodes(report), show_case)
+
+
+async def _recorded(wish: _Wish, file: str) -> None:
+    client, by, clock = await recorded(Path(file), wish.files, wish.profile)
+    found = await answer(client, wish.about(""), by, clock, file)
+    _check(found.report, wish.why_not, file)
+    click.echo(_told(found, wish), nl=False)
+
+
+def _told(found: Answer, wish: _Wish) -> str:
+    value: Any = _plain(found)
+    if wish.why_not is not None and found.report is not None:
+        value = found.report.node(wish.why_not)
+    is_wide = wish.output == "wide"
+    names = _nodes(found.report) if not found.placed else [f"node/{each.node}" for each in found.placed]
+    return told(value, wish.output, names, lambda screen: show(found, wish.why_not, screen, is_wide))
+
+
+def _nodes(report: Report | None) -> list[str]:
+    """The feasible nodes as node/NAME, the best first."""
+    if report is None:
+        return []
+    nodes = sorted((each for each in report.nodes if not each.rejections), key=_rank)
+    return [f"node/{each.name}" for each in nodes]
+
+
+def _rank(node: NodeReport) -> tuple[bool, float, str]:
+    """The sort key that puts the best node first."""
+    return bool(node.rejections), -(node.total or 0), node.name
+
+
+def _check(report: Report | None, why_not: str | None, where: str) -> None:
     if why_not is not None and report is not None and report.node(why_not) is None:
-        raise click.ClickException(f"there is no node {why_not!r}")
+        raise ConfigError(where, "", f"there is no node {why_not!r}; `gangline topology -o name` lists the nodes")
 
 
-def _of_case(file: Path, files: Sequence[str], profile: str | None) -> tuple[Report, Sequence[ClaimUse]]:
-    """A case, judged by the named profile, else by the installed profile that serves the pod, and the pod's claims."""
+def _of_case(file: Path, files: Sequence[str], profile: str | None) -> tuple[Report, Sequence[ClaimUse], Remedies]:
+    """A case, judged by the named profile, else by the installed profile that serves the pod: the verdicts, the pod's
+    claims, and what would let the pod start.
+    """
     case = read_case(file)
     cluster, pod = load_cluster(case), converted(case["pod"], model.Pod, "pod")
     make_claims(cluster, pod)
     configuration = config.load_files(files) if files else profiles.choose((), profile)
     record = cluster.record(_unbound(pod))
-    return explain_pod(_serving(cluster, configuration, pod, profile, files), record), claims_of(record, cluster)
+    runtime = _serving(cluster, configuration, pod, profile, files)
+    remedies = find_remedies(Unit([record], added=0.0), runtime, cluster, {}, 0.0)
+    return explain_pod(runtime, record), claims_of(record, cluster), remedies
 
 
 def _serving(
@@ -118,24 +219,19 @@ def _serving(
 def read_case(file: Path) -> dict[str, Any]:
     """A case file. Raises ConfigError."""
     try:
-        case = msgspec.yaml.decode(file.read_bytes())
+        text = file.read_text("utf-8")
     except OSError as error:
         raise ConfigError(str(file), "", f"cannot be read: {error.strerror}") from error
-    except msgspec.DecodeError as error:
-        why = f"a case is one document of YAML or JSON: {' '.join(str(error).split())}"
-        raise ConfigError(str(file), "", why) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(file), "", f"not UTF-8 at byte {error.start}") from error
+    try:
+        case = yaml.load(text, StrictLoader)
+    except FAULTS as error:
+        where, why = fault_of(error, text)
+        raise ConfigError(str(file), where, f"a case is one document of YAML or JSON: {why}") from error
     if not isinstance(case, dict) or "pod" not in case:
         raise ConfigError(str(file), "pod", "is missing: the pod that is to be explained")
     return case
-
-
-async def _live(
-    target: Target, files: Sequence[str], profile: str | None, scheduler: str | None, kubeconfig: str | None
-) -> Answer:
-    credentials = auth.load(kubeconfig)
-    async with HttpClient(credentials) as client:
-        running = await find_running(client, scheduler, credentials)
-        return await answer(client, target, await judges(client, files, profile, running))
 
 
 def _unbound(pod: model.Pod) -> model.Pod:
@@ -143,26 +239,22 @@ def _unbound(pod: model.Pod) -> model.Pod:
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
 
 
-def _encode(value: Any) -> Any:
-    return value.value  # the codes are an enum
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.format(msgspec.json.encode(value, enc_hook=_encode)).decode()
-
-
 def _plain(found: Answer) -> dict[str, Any]:
-    """The report in its old form, with additional fields."""
-    fields = {} if found.report is None else {name: getattr(found.report, name) for name in Report.__slots__}
+    """The answer as plain data: at the top the fields of the report, as in earlier versions, then the others."""
+    fields = {} if found.report is None else _fields(found.report)
     more = {"about": found.about, "judgedBy": found.judged_by, "placed": found.placed, "notes": found.notes}
-    return {**fields, **more, "gang": found.gang, "claims": found.claims}
+    return {**fields, **more, "gang": found.gang, "claims": found.claims, "remedies": found.remedies}
 
 
-# Words
+def _fields(report: Report) -> dict[str, Any]:
+    return {name: getattr(report, name) for name in Report.__slots__}
 
 
-def show(found: Answer, why_not: str | None, screen: Console) -> None:
-    """Print an answer."""
+# Output for people
+
+
+def show(found: Answer, why_not: str | None, screen: Console, is_wide: bool = False) -> None:
+    """Print an answer; with `is_wide`, all nodes."""
     for note in found.notes:
         screen.print(f"note: {note}", markup=False)
     for placed in found.placed:
@@ -177,7 +269,8 @@ def show(found: Answer, why_not: str | None, screen: Console) -> None:
     on_its_own = " on its own" if found.gang is not None else ""
     now = ", if it were to be placed now" if found.placed and found.gang is None else ""
     screen.print(f"{found.report.pod}{on_its_own}{now}, by the profile {found.report.profile} of {found.judged_by}:")
-    _show(found.report, why_not, screen)
+    _show(found.report, why_not, screen, is_wide)
+    show_remedies(found.remedies, why_not, screen)
 
 
 def _show_placed(placed: Placed, screen: Console) -> None:
@@ -194,8 +287,8 @@ def _show_placed(placed: Placed, screen: Console) -> None:
     screen.print(f"  decided {decision['time']} by the profile {decision['profile']}{among}{only}")
     if (gang := decision.get("gang")) is not None:
         screen.print(
-            f"  as one of {gang['members']} pods of gang {gang['name']}, placed together on {gang['placement']} "
-            f"(score {gang['score']:.2f} of 1)"
+            f"  as one of {many(gang['members'], 'pod')} of gang {gang['name']}, placed together on "
+            f"{gang['placement']} (score {gang['score']:.2f} of 1)"
         )
     if scores := decision.get("scores"):
         each = ", ".join(f"{score['plugin']} {score['score']:g} x{score['weight']}" for score in scores)
@@ -203,7 +296,7 @@ def _show_placed(placed: Placed, screen: Console) -> None:
 
 
 def _show_gang(gang: GangReport, screen: Console) -> None:
-    size = f" ({gang.dialect}, {gang.min_member} pods)" if gang.min_member else ""
+    size = f" ({gang.dialect}, {many(gang.min_member, 'pod')})" if gang.min_member else ""
     screen.print(f"gang {gang.name}{size}: {len(gang.placed)} placed")
     if gang.places:
         screen.print(f"  would be placed on {gang.placement} (score {gang.score:.2f} of 1):")
@@ -215,16 +308,17 @@ def _show_gang(gang: GangReport, screen: Console) -> None:
 
 def _show_claims(claims: Sequence[ClaimUse], screen: Console) -> None:
     if claims:
-        screen.print(claim_table(claims))
+        put(screen, claim_table(claims))
         screen.print()
 
 
-def _show(report: Report, why_not: str | None, screen: Console) -> None:
+def _show(report: Report, why_not: str | None, screen: Console, is_wide: bool) -> None:
+    most = sys.maxsize if is_wide else MOST_ROWS
     nodes = [node for node in report.nodes if why_not in (None, node.name)]
-    nodes.sort(key=lambda node: (bool(node.rejections), -(node.total or 0), node.name))
-    screen.print(_table(report, nodes[:MOST_ROWS]))
-    if len(nodes) > MOST_ROWS:
-        screen.print(f"and {len(nodes) - MOST_ROWS} more nodes: -o json tells of all, --why-not NODE of one")
+    nodes.sort(key=_rank)
+    put(screen, _table(report, nodes[:most]))
+    if len(nodes) > most:
+        screen.print(f"and {many(len(nodes) - most, 'more node')}: -o wide tells of all, --why-not NODE of one")
     screen.print()
     if report.held:
         screen.print(f"{report.pod} is not tried: {report.held}", markup=False)

@@ -8,7 +8,7 @@ import click
 
 EXPECTED_NODES = "NominatedNodeNameForExpectation"
 DEFAULTS: Mapping[str, bool] = {EXPECTED_NODES: True}
-"""The gates that there are, with the defaults of kube-scheduler 1.36. Gates of a plugin are arguments of the plugin."""
+"""All gates of the option, with the defaults of kube-scheduler 1.36. Gates of a plugin are arguments of the plugin."""
 _VALUES: Mapping[str, bool] = {"true": True, "false": False}
 
 

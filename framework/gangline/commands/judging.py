@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,9 +13,8 @@ from gangline.config import SchedulerConfiguration
 from gangline.deciding.what_if import WhatIf
 from gangline.errors import Forbidden
 from gangline.explain.live import load_live
+from gangline.explain.refusals import Refusals
 from gangline.groups import Groups
-from gangline.kube import auth
-from gangline.kube.client import HttpClient
 from gangline.kube.interface import Client
 from gangline.kube.resources import RESOURCE_CLAIMS
 from gangline.kube.versions import newest
@@ -34,22 +33,16 @@ class Judged:
     runtimes: Mapping[str, Runtime]
     """The profiles by schedulerName; their background work never runs."""
     groups: Mapping[str, Unit]
-    """The waiting groups by key, those that have waited longest first."""
+    """The waiting groups by key, in the order of their waiting time, the longest first."""
     pending: Sequence[PodInfo] = ()
     """Every pod that waits for a node."""
-
-
-@asynccontextmanager
-async def connected(kubeconfig: str | None) -> AsyncIterator[Client]:
-    """A client of the API server, with the kubeconfig of kubectl, else the service account. Raises ConfigError."""
-    async with HttpClient(auth.load(kubeconfig)) as client:
-        yield client
 
 
 async def judge(client: Client, configuration: SchedulerConfiguration, clock: Clock | None = None) -> Judged:
     """List a cluster and build the profiles of a configuration on it. Raises ApiError and GanglineError."""
     clock = clock or SystemClock()
-    cluster, pending = await load_live(client, with_groups=True)
+    refusals = Refusals()
+    cluster, pending = await load_live(client, with_groups=True, refusals=refusals)
     nominations = _nominations(pending)
     groups: dict[str, Unit] = {}
     runtimes: dict[str, Runtime] = {}
@@ -62,36 +55,38 @@ async def judge(client: Client, configuration: SchedulerConfiguration, clock: Cl
         pending=WhatIf(runtimes, cluster, lambda: nominations, groups.get, clock.monotonic),
         at_work=runtimes,
     )
-    await _load_watched(client, cluster, list(runtimes.values()), any(pod.cls.spec.resource_claims for pod in pending))
+    with_claims = any(pod.cls.spec.resource_claims for pod in pending)
+    await _load_watched(client, cluster, list(runtimes.values()), with_claims, refusals)
+    refusals.check()
     for runtime in runtimes.values():
-        runtime.handle.placed.start_over(cluster.pods.values())
+        list(runtime.handle.placed.start_over(cluster.pods))
         mine = [pod for pod in pending if pod.scheduler_name == runtime.name]
         groups |= _waiting(runtime, mine, clock)
     return Judged(cluster, runtimes, dict(sorted(groups.items(), key=lambda item: item[1].added)), pending)
 
 
-async def _load_watched(client: Client, cluster: Cache, runtimes: Sequence[Runtime], with_claims: bool) -> None:
+async def _load_watched(
+    client: Client, cluster: Cache, runtimes: Sequence[Runtime], with_claims: bool, refusals: Refusals
+) -> None:
     """List the objects that plugins watch in addition to those of every scheduler.
 
-    Who may not list devices gets right answers too, unless pods wait `with_claims`.
+    A user who may not list the objects of devices still gets right answers, unless pods wait `with_claims`. Refusals
+    of the API server are noted in `refusals`.
     """
     for selection in watched_by(runtimes):
         resource, store = selection.resource, cluster.store(selection.resource)
         if len(store) or (served := await newest(client, resource)) is None:
             continue
-        try:
+        is_needed = with_claims or resource.group != RESOURCE_CLAIMS.group
+        with refusals.noted() if is_needed else suppress(Forbidden):
             found = await client.list(
                 served,
                 namespace=selection.namespace or None,
                 label_selector=selection.label_selector,
                 field_selector=selection.field_selector,
             )
-        except Forbidden:
-            if with_claims or resource.group != RESOURCE_CLAIMS.group:
-                raise
-            continue
-        for obj in found.items:
-            store.upsert(obj)
+            for obj in found.items:
+                store.upsert(obj)
 
 
 def _waiting(runtime: Runtime, pods: Sequence[PodInfo], clock: Clock) -> dict[str, Unit]:

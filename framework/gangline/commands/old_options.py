@@ -17,7 +17,7 @@ _INSTEAD = {
 
 
 def add_to(command: Command) -> Command:
-    """The command with these options, hidden from its help; an option with an empty value is ignored."""
+    """Add these options to a command, hidden from its help. An option with an empty value is ignored."""
     for name in _INSTEAD:
         names = (name, "-v") if name == "--v" else (name,)
         command = click.option(*names, hidden=True, expose_value=False, callback=_answer)(command)

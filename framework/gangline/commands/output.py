@@ -1,32 +1,73 @@
-"""Prints the output of commands: tables for people, JSON for programs; wide if the output is no terminal.
+"""Prints the output of commands: tables for people, JSON, YAML and names for programs.
 
-rich is imported when something is printed: `gangline run`, which shares modules with commands that print, never does.
+On a terminal lines are folded at its edge; in a file or another program each row is one line. rich is imported when
+something is printed: `gangline run`, which shares modules with commands that print, never does.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from gangline.overview.claim_use import ClaimUse
 
 _WIDE = 200
-"""Width of output to a file or another program, so that no line is cut."""
+"""Characters in a line of output to a file or another program, at least."""
 
 _LONGEST = 10_000
-"""Width of the longest line."""
+"""Characters in a line that is not folded, at most."""
+
+_SHORTEST, _READABLE = 8, 16
+"""The smallest widths, in characters, to which cells and reasons are folded."""
+_NARROW = 32
+"""Columns of at most so many characters are not folded if this leaves as many characters for each other column."""
 
 
 def console(record: bool = False) -> Console:
     """Standard output."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else _WIDE, record=record, soft_wrap=False, highlight=False)
+    width = None if sys.stdout.isatty() else _WIDE
+    return Console(width=width, record=record, soft_wrap=False, highlight=False, markup=False)
+
+
+def told(value: Any, form: str, names: Iterable[str], draw: Callable[[Console], None]) -> str:
+    """The output of a command in the form of its option -o: `value` as `json` or `yaml`, `names` line by line, or the
+    text that `draw` prints.
+    """
+    if form == "json":
+        return msgspec.json.format(msgspec.json.encode(value, enc_hook=_value)).decode() + "\n"
+    if form == "yaml":
+        return msgspec.yaml.encode(value, enc_hook=_value).decode()
+    if form == "name":
+        return "".join(f"{name}\n" for name in names)
+    return drawn(draw, form == "wide")
+
+
+def name_of(pod: str) -> str:
+    """A pod NAMESPACE/NAME in the form of -o name, as kubectl prints it."""
+    return f"pod/{pod.rpartition('/')[2]}"
+
+
+def drawn(draw: Callable[[Console], None], wide: bool = False) -> str:
+    """The text that `draw` prints; each row is one line if it is `wide`, or if the output is no terminal."""
+    screen = console()
+    if wide or not sys.stdout.isatty():
+        screen.width = _LONGEST
+    with screen.capture() as kept:
+        draw(screen)
+    return "".join(f"{line.rstrip()}\n" for line in kept.get().splitlines())
+
+
+def _value(value: Any) -> Any:
+    return value.value  # only enums get here
 
 
 def table(*columns: str) -> Table:
@@ -39,8 +80,48 @@ def table(*columns: str) -> Table:
     return result
 
 
+def put(screen: Console, shown: Table) -> None:
+    """Print a table whose last column is a reason. Names and numbers are not folded if room is left for the reason.
+
+    On a narrower screen all columns are folded, but no word of a heading is. On a still narrower screen each row is
+    printed as one line, which the terminal folds.
+    """
+    *others, last = shown.columns
+    widths = [_width(column) for column in others]
+    narrow = [width <= _NARROW for width in widths]
+    kept = sum(width for width, short in zip(widths, narrow, strict=True) if short) + 2 * len(widths)
+    if kept + _NARROW * (1 + narrow.count(False)) <= screen.width:
+        for column, short in zip(others, narrow, strict=True):
+            column.no_wrap = short
+        screen.print(shown)
+        return
+    for column in shown.columns:
+        column.min_width = _least(column)
+    last.min_width = max(_least(last), min(_width(last), _READABLE))
+    if sum(column.min_width or 0 for column in shown.columns) + 2 * len(widths) <= screen.width:
+        screen.print(shown)
+        return
+    before, screen.width = screen.width, _LONGEST
+    screen.print(shown, crop=False, no_wrap=True)
+    screen.width = before
+
+
+def _width(column: Column) -> int:
+    """The width of a column, in characters: that of its widest cell, or of its heading."""
+    from rich.cells import cell_len
+
+    return max(cell_len(str(cell)) for cell in (column.header, *column.cells))
+
+
+def _least(column: Column) -> int:
+    """The smallest width of a column, in characters: that of the longest word of its heading, or `_SHORTEST`."""
+    from rich.cells import cell_len
+
+    return max(min(_width(column), _SHORTEST), *map(cell_len, str(column.header).split()), 1)
+
+
 def claim_table(claims: Iterable[ClaimUse]) -> Table:
-    """ResourceClaims with what they have or wait for."""
+    """A table of ResourceClaims, with their devices or with the reason why they wait."""
     result = table("CLAIM", "TEMPLATE", "ASKS FOR", "DEVICES", "WAITS")
     for each in claims:
         result.add_row(
@@ -51,7 +132,4 @@ def claim_table(claims: Iterable[ClaimUse]) -> Table:
 
 def print_whole(shown: Table) -> None:
     """Print a table; if the output is no terminal, each row is one line, however long."""
-    screen = console()
-    if not sys.stdout.isatty():
-        screen.width = max(_WIDE, screen.measure(shown, options=screen.options.update_width(_LONGEST)).maximum)
-    screen.print(shown)
+    sys.stdout.write(drawn(lambda screen: put(screen, shown)))

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 import msgspec
-from rich.markup import escape
 
 from gangline.api.hookspecs import POINTS
 from gangline.commands import options
@@ -134,7 +133,7 @@ Pods with `schedulerName: my-scheduler` are scheduled with it.
 
 
 _IMPORTED = frozenset(("gangline", "msgspec", "numpy", "pytest"))
-"""What a new plugin and its test import."""
+"""The packages that a new plugin and its test import."""
 
 
 class Listed(msgspec.Struct):
@@ -143,7 +142,7 @@ class Listed(msgspec.Struct):
     plugin: str
     points: list[str]
     source: str
-    """The distribution and the object."""
+    """The distribution that brings the plugin, and the object in it."""
     unusable: str
     """Why the plugin cannot be used; "" if it can."""
 
@@ -167,7 +166,7 @@ def list_(output: str) -> None:
     shown = table("PLUGIN", "EXTENSION POINTS", "FROM")
     for row in rows:
         does = f"unusable: {row.unusable}" if row.unusable else ", ".join(row.points)
-        shown.add_row(row.plugin, escape(does), escape(row.source))
+        shown.add_row(row.plugin, does, row.source)
     print_whole(shown)
 
 
@@ -181,7 +180,9 @@ def package_of(name: str) -> str:
 
 @plugins.command(short_help="Write a working plugin to a new folder.")
 @click.argument("name")
-@click.option("--directory", type=click.Path(path_type=Path), default=None, help="Default: ./NAME in lower case.")
+@click.option(
+    "--directory", type=click.Path(path_type=Path), default=None, help="The new folder. Default: ./NAME in lower case."
+)
 def new(name: str, directory: Path | None) -> None:
     """Write a working plugin package with the plugin NAME, for example PreferRack, to a new folder."""
     if not (name.isidentifier() and name.isascii()) or keyword.iskeyword(name) or not name[0].isupper():
@@ -189,7 +190,7 @@ def new(name: str, directory: Path | None) -> None:
     package = package_of(name)
     folder = directory or Path(package.replace("_", "-"))
     if folder.exists() and any(folder.iterdir()):
-        raise click.ClickException(f"{folder}: is not empty")
+        raise click.ClickException(f"{folder}: is not empty; choose another folder with --directory")
     folder.mkdir(parents=True, exist_ok=True)
     words = {"name": name, "package": package, "package_dashed": package.replace("_", "-")}
     for file, text in _SKELETON.items():

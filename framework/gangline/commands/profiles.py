@@ -14,7 +14,7 @@ import msgspec
 
 from gangline import config
 from gangline.commands import options
-from gangline.commands.output import console, table
+from gangline.commands.output import print_whole, table
 from gangline.config import SchedulerConfiguration
 from gangline.errors import ConfigError
 
@@ -34,17 +34,18 @@ def installed() -> dict[str, str]:
         try:
             module = entry.load()
             found |= {name: module.read(name) for name in module.names()}
-        except Exception as error:  # a foreign module: its faults must not affect users of other profiles
+        except Exception as error:  # another project's module: its faults must not affect users of other profiles
             origin = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.name
             log.warning("the profiles of %s are left out: %s: %r", origin, entry.value, error)
     return found
 
 
 def served(environ: Mapping[str, str] = os.environ) -> SchedulerConfiguration:
-    """The configuration of `gangline run` without a file: `SCHEDULER_NAME`, or the packaged profiles but `default`.
+    """The configuration of `gangline run` without a file: the profile named by `SCHEDULER_NAME`, or all of PACKAGED.
 
-    A name without an installed profile is served with the profile gpu-scheduler. Pods that name no scheduler are left
-    to kube-scheduler, to avoid a race for them, unless a file or SCHEDULER_NAME says otherwise. Raises ConfigError.
+    If no profile of that name is installed, the profile gpu-scheduler serves the name. Pods that name no scheduler are
+    left to kube-scheduler, so that two schedulers do not race for them, unless SCHEDULER_NAME says otherwise. Raises
+    ConfigError.
     """
     texts, name = installed(), environ.get("SCHEDULER_NAME", "")
     if not name:
@@ -64,16 +65,21 @@ def _named(texts: Mapping[str, str], names: Sequence[str]) -> SchedulerConfigura
     return config.load_texts({name: texts[name] for name in names})
 
 
+def text_of(name: str, texts: Mapping[str, str]) -> str:
+    """The text of the profile that --profile names, of the installed ones. Raises UsageError."""
+    if name not in texts:
+        raise click.UsageError(f"--profile: {name}: not installed; there are {', '.join(sorted(texts))}")
+    return texts[name]
+
+
 def choose(files: Sequence[str], profile: str | None) -> SchedulerConfiguration:
-    """The configuration in files, or a named profile, or all installed ones. Raises ConfigError."""
+    """The configuration in files, or a named profile, or all installed ones. Raises ConfigError and UsageError."""
     if files:
         return config.load_files([Path(file) for file in files])
     texts = installed()
     if profile is None:
         return config.load_texts(texts)
-    if profile not in texts:
-        raise ConfigError("--profile", profile, f"not installed; there are {', '.join(sorted(texts))}")
-    return config.load(texts[profile], profile)
+    return config.load(text_of(profile, texts), profile)
 
 
 @click.group("profiles")
@@ -98,4 +104,4 @@ def list_(output: str) -> None:
     shown = table("PROFILE", "SCHEDULERNAME", "SERVED WITHOUT A FILE", "PLUGINS BESIDE THE DEFAULT ONES")
     for name, scheduler_name, is_served, plugins in rows:
         shown.add_row(name, scheduler_name, "yes" if is_served else "no", ", ".join(plugins) or "-")
-    console().print(shown)
+    print_whole(shown)

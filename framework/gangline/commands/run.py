@@ -11,6 +11,7 @@ import signal
 import socket
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import click
@@ -30,9 +31,10 @@ from gangline.process import logs
 from gangline.process.beside import Beside
 from gangline.process.ending import LastResort
 from gangline.process.endpoints import Endpoints, Pages, add_process
+from gangline.process.guarding import Handler
 from gangline.process.leading import Elector
 from gangline.process.loops import LoopThread, across
-from gangline.process.memory import collect_rarely, keep_memory, settle_memory
+from gangline.process.memory import collect_rarely, keep_memory, settle_when
 from gangline.process.reloading import Reloader
 from gangline.process.server_tls import pair_of_files
 from gangline.process.serving import pages
@@ -69,6 +71,12 @@ log = logging.getLogger(__name__)
 )
 @click.option("--plain-metrics", is_flag=True, help="Serve metrics on --listen too, to every client.")
 @click.option(
+    "--ui/--no-ui",
+    default=True,
+    show_default=True,
+    help="Serve the page /ui on --secure-listen, which shows the cluster live to users that may get it.",
+)
+@click.option(
     "--hang-limit",
     type=click.FloatRange(min=1.0),
     default=60.0,
@@ -90,6 +98,13 @@ log = logging.getLogger(__name__)
     show_default=True,
     help="Seconds of CPU time that the decision on a whole pod group may take.",
 )
+@click.option(
+    "--profile-cpu",
+    type=click.Path(path_type=Path),
+    default=None,
+    metavar="FILE",
+    help="Write where CPU time is spent, each minute and at the end, for speedscope or a flame graph.",
+)
 @FEATURE_GATES
 @options.LOG_FORMAT
 @options.LOG_LEVEL
@@ -104,10 +119,12 @@ def run(
     tls_cert_file: Path | None,
     tls_private_key_file: Path | None,
     plain_metrics: bool,
+    ui: bool,
     hang_limit: float,
     concurrency: int,
     pod_deadline: float,
     gang_deadline: float,
+    profile_cpu: Path | None,
     gates: Mapping[str, bool],
     log_format: logs.Form,
     log_level: str,
@@ -120,7 +137,7 @@ def run(
     _prepare(log_level, log_format)
     configuration = load(files)
     election = elected(configuration.leader_election, leader_elect, lock_name, lock_namespace)
-    endpoints = Endpoints(listen, secure_listen, pair_of_files(tls_cert_file, tls_private_key_file), plain_metrics)
+    endpoints = Endpoints(listen, secure_listen, pair_of_files(tls_cert_file, tls_private_key_file), plain_metrics, ui)
     settings = Options(
         concurrency,
         _identity(),
@@ -129,10 +146,27 @@ def run(
         tells_expected_nodes=gates[EXPECTED_NODES],
     )
     connection = kubeconfig or configuration.client_connection.kubeconfig or None
-    paths = [Path(file) for file in files]
-    program = RunProgram(configuration, paths, election, connection, endpoints, hang_limit, settings)
-    with LastResort() as last_resort, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    program = RunProgram(configuration, [*map(Path, files)], election, connection, endpoints, hang_limit, settings)
+    _play(program, profile_cpu)
+
+
+def _play(program: RunProgram, profile_cpu: Path | None) -> None:
+    """Run the program to its end, in an event loop of its own."""
+    with (
+        LastResort() as last_resort,
+        _profiled(profile_cpu),
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
         runner.run(program.run(last_resort))
+
+
+def _profiled(file: Path | None) -> AbstractContextManager[None]:
+    """A block during which a profile of the CPU time is written to the file; without a file nothing is done."""
+    if file is None:
+        return nullcontext()
+    from gangline.process.profiling import profiled
+
+    return profiled(file)
 
 
 def _prepare(log_level: str, log_format: logs.Form) -> None:
@@ -219,12 +253,25 @@ class RunProgram:
 
     def _pages(self, scheduler: Scheduler, metrics: Metrics) -> Pages:
         add_process(metrics.registry)
+        page, at_end = self._ui(scheduler)
         return Pages(
             live={"deciding": self._heartbeat.complaint},
             ready={"informers": lambda: ", ".join(scheduler.unsynced()) or None},
             exposition=Exposition(metrics.registry, metrics.families),
-            guarded=pages(lambda: scheduler.config, scheduler.decisions.of),
+            guarded={**pages(lambda: scheduler.config, scheduler.decisions.of), **page},
+            at_end=at_end,
         )
+
+    def _ui(self, scheduler: Scheduler) -> tuple[Mapping[str, Handler], Callable[[], None] | None]:
+        """The handlers of the page by their paths, and a function that ends their streams; None without the page."""
+        if not self._endpoints.ui:
+            return {}, None
+        from gangline.commands.trying_apart import TryingApart
+        from gangline.page.live import live_page
+
+        leads = self._tenure.holds if self._election.leader_elect else lambda: True
+        trying = TryingApart(lambda: scheduler.config, self._kubeconfig)
+        return live_page(scheduler, self._clock, leads, scheduler.decisions.of, trying.of, asyncio.get_running_loop())
 
     def _elector(self, leases: Client, metrics: Metrics) -> Elector:
         leading = metrics.is_leader.labels(self._election.resource_name)
@@ -271,14 +318,8 @@ class RunProgram:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._heartbeat.run())
             group.create_task(Reloader(self._files, scheduler.use).run())
-            group.create_task(_settle_memory(scheduler))
+            group.create_task(settle_when(scheduler.synced))
             await scheduler.run(while_leading if self._election.leader_elect else None)
-
-
-async def _settle_memory(scheduler: Scheduler) -> None:
-    """Return when all resources are listed."""
-    await scheduler.synced()
-    settle_memory()
 
 
 def _raise_first(work: asyncio.Task[None]) -> None:

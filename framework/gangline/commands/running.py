@@ -1,51 +1,43 @@
-"""Asks the running scheduler for its configuration and its decisions.
-
-The commands ask it at the given address, else through the API server's proxy. If neither answers, the chart's ConfigMap
-shows at least its configuration.
-"""
+"""What a command knows of the running scheduler: its configuration and decisions, and the profiles to judge by."""
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
+import click
 import msgspec
 from yarl import URL
 
 from gangline import config
-from gangline.commands.profiles import installed
+from gangline.commands.profiles import installed, text_of
 from gangline.config import SchedulerConfiguration
-from gangline.errors import ApiError, ConfigError, GanglineError
+from gangline.errors import ApiError, ClusterError, ConfigError, GanglineError, NotAllowed
 from gangline.kube.auth import Credentials
-from gangline.kube.client import HttpClient
 from gangline.kube.interface import Client
-from gangline.kube.resources import CONFIG_MAPS, PODS
-from gangline.kube.transport import bounded
+from gangline.kube.resources import CONFIG_MAPS
+from gangline.process.hosts import is_loopback
 
 LABELS = "app.kubernetes.io/name=gangline,app.kubernetes.io/component=scheduler"
 """Labels of the chart's scheduler pods and its ConfigMap."""
-PORTS = (("https", 10259), ("http", 8080))
-"""The ports on which a scheduler pod may answer."""
-PATIENCE = 3.0
-"""Seconds that an endpoint has to answer."""
 
 Get = Callable[[str], Awaitable[bytes]]
 """The body at a path of an endpoint; raises ApiError if there is none."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Running:
     """A running scheduler."""
 
     where: str
-    """The source of this knowledge."""
+    """Where the configuration was found, for messages."""
     configuration: SchedulerConfiguration
     endpoints: Sequence[Get] = ()
-    """Endpoints of its replicas, because only the leader knows decisions. Empty if no replica can be reached."""
+    """The endpoints of all replicas, because only the leader knows decisions; empty if no replica can be reached."""
+    refusal: str = ""
+    """Why a replica does not tell decisions; "" if every replica does."""
 
     @property
     def serves(self) -> list[str]:
@@ -53,13 +45,20 @@ class Running:
         return [profile.scheduler_name for profile in self.configuration.profiles]
 
     async def decision(self, uid: str) -> Mapping[str, Any] | None:
-        """Why a pod is on its node, if a replica remembers the decision."""
-        for get in self.endpoints:
+        """Why a pod is on its node, if a replica remembers the decision.
+
+        A replica that fails is not asked again, and the one that remembers is asked first from then on.
+        """
+        for get in tuple(self.endpoints):
+            others = [other for other in self.endpoints if other is not get]
             try:
                 found = msgspec.json.decode(await get(f"/decisions/{uid}"))
-            except (ApiError, msgspec.DecodeError):
+            except (ApiError, msgspec.DecodeError) as error:
+                if not isinstance(error, ApiError) or error.status != 404:
+                    self.endpoints, self.refusal = others, str(error)
                 continue
             if isinstance(found, dict) and found.get("uid") == uid:
+                self.endpoints = [get, *others]
                 return found
         return None
 
@@ -72,7 +71,7 @@ class Judges:
     source: str
     running: Running | None = None
     profile: str = ""
-    """The schedulerName whose profile judges every pod; "" for the profile that a pod names."""
+    """The schedulerName whose profile judges every pod; "" if each pod's own schedulerName decides."""
 
     @property
     def serves(self) -> list[str]:
@@ -81,69 +80,19 @@ class Judges:
 
 
 async def judges(client: Client, files: Sequence[str], profile: str | None, running: Running | None) -> Judges:
-    """The named files or profile, else the profiles of the running scheduler, else the installed profiles."""
+    """The named files or profile, else the profiles of the running scheduler, else the installed profiles.
+
+    Raises ConfigError and UsageError.
+    """
     if files:
         return Judges(config.load_files(files), ", ".join(files), running)
     texts = installed()
     if profile is not None:
-        if profile not in texts:
-            raise ConfigError("--profile", profile, f"not installed; there are {', '.join(sorted(texts))}")
-        named = config.load(texts[profile], profile)
+        named = config.load(text_of(profile, texts), profile)
         return Judges(named, "the installed profiles", running, named.profiles[0].scheduler_name)
     if running is not None:
         return Judges(running.configuration, running.where, running)
     return Judges(config.load_texts(texts), "the installed profiles; no running scheduler was found", None)
-
-
-async def find_running(client: HttpClient, address: str | None, credentials: Credentials) -> Running | None:
-    """The scheduler at an address, or the chart's scheduler. Raises ConfigError for an invalid address."""
-    if address is not None:
-        get = _direct(address, credentials)
-        try:
-            return Running(address, await _configuration(get), [get])
-        except GanglineError as error:
-            raise ConfigError("--scheduler", address, str(error)) from error
-    endpoints = await _proxied(client)
-    for where, get in endpoints:
-        try:
-            return Running(where, await _configuration(get), [get for _, get in endpoints])
-        except GanglineError:
-            continue
-    return await configured(client)
-
-
-async def _configuration(get: Get) -> SchedulerConfiguration:
-    body = await get("/configz")
-    try:
-        document = msgspec.json.decode(body)["componentconfig"]
-    except (msgspec.DecodeError, KeyError, TypeError) as error:
-        raise ConfigError("/configz", "", "is not what a scheduler answers") from error
-    document.pop("extenders", None)  # their keys are not told, and nobody asks them here
-    return config.load(msgspec.json.encode(document), "/configz")
-
-
-async def _proxied(client: HttpClient) -> list[tuple[str, Get]]:
-    """The endpoints of the chart's scheduler pods that answer through the API server."""
-    try:
-        pods = (await client.list(PODS, label_selector=LABELS)).items
-    except GanglineError:
-        return []
-    found = []
-    for pod in pods:
-        if pod.status.phase != "Running":
-            continue
-        for scheme, port in PORTS:
-            name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-            path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{scheme}:{pod.metadata.name}:{port}/proxy"
-            found.append((f"the running scheduler {name}", _through(client, path)))
-    return found
-
-
-def _through(client: HttpClient, base: str) -> Get:
-    async def get(path: str) -> bytes:
-        return await client.raw(base + path, PATIENCE)
-
-    return get
 
 
 async def configured(client: Client) -> Running | None:
@@ -163,40 +112,41 @@ async def configured(client: Client) -> Running | None:
     return None
 
 
-def _direct(address: str, credentials: Credentials) -> Get:
-    """Ask an address directly; over TLS with the credentials for the API server."""
-    url = URL(address)
-    if url.scheme not in ("http", "https") or not url.host:
-        raise ConfigError("--scheduler", address, "expected http://HOST:PORT or https://HOST:PORT")
-    context = _context(url.host, credentials)
-
-    async def get(path: str) -> bytes:
-        authorization = await credentials.authorization() if url.scheme == "https" else None
-        headers = {"Authorization": authorization} if authorization else {}
-        limits = aiohttp.ClientTimeout(total=PATIENCE)
-        try:
-            async with aiohttp.request(
-                "GET", url.join(URL(path)), headers=headers, ssl=context, timeout=limits
-            ) as answer:
-                if answer.status != 200:
-                    raise ApiError(answer.status, answer.reason or "", f"{url.join(URL(path))} answers {answer.status}")
-                return await bounded(answer, path)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            why = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-            raise ApiError(0, "Unreachable", f"{url} cannot be reached: {why or 'no answer'}") from error
-
-    return get
+def url_of(address: str, *schemes: str) -> URL:
+    """The value of --scheduler with one of these schemes. Raises UsageError."""
+    expected = " or ".join(f"{scheme}://HOST:PORT" for scheme in schemes)
+    try:
+        url = URL(address)
+    except ValueError as error:
+        raise click.UsageError(f"--scheduler: {address}: {error}; expected {expected}") from error
+    if url.scheme not in schemes or not url.host:
+        raise click.UsageError(f"--scheduler: {address}: expected {expected}")
+    return url
 
 
-def _context(host: str, credentials: Credentials) -> ssl.SSLContext:
-    """The server's certificate is checked, unless the server is this machine: a port that kubectl forwards."""
-    if host == "localhost" or _is_loopback(host):
+def not_given(where: str, error: ApiError) -> GanglineError:
+    """The error of a command whose request the scheduler has refused or not answered; its class sets the exit code."""
+    if error.status == 403:
+        return NotAllowed(
+            where, error.message, "ask for the right to read this path (page Rights of the documentation)"
+        )
+    if error.status == 401:
+        return ClusterError(where, error.message, "log in again, or choose another context with --context")
+    if error.status == 0:
+        return ClusterError(where, error.message, "check the address and the network")
+    return ConfigError(where, "", error.message)
+
+
+def unreachable(url: URL, error: Exception) -> ApiError:
+    """The error that a scheduler does not answer: with the error of the system or of TLS, without aiohttp's words."""
+    why = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    return ApiError(0, "Unreachable", f"{url} cannot be reached: {str(why) or 'no answer'}")
+
+
+def context_for(host: str, credentials: Credentials) -> ssl.SSLContext:
+    """TLS settings that check the server's certificate, unless the server is this machine, as with a port that kubectl
+    forwards.
+    """
+    if is_loopback(host):
         return credentials.unverified()
     return credentials.ssl_context or ssl.create_default_context()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

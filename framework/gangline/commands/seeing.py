@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gangline.commands.profiles import choose
-from gangline.commands.running import Running, find_running
+import click
+
+from gangline.commands.finding import find_running
+from gangline.commands.reaching import Reached
+from gangline.commands.running import Running
+from gangline.config import SchedulerConfiguration
 from gangline.explain.live import load_live
-from gangline.kube import auth
-from gangline.kube.client import HttpClient
 from gangline.profile.assembly import judging_runtimes
+from gangline.profile.runtime import first_grouping
 from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
 from gangline.state.topology import Topology
@@ -26,27 +27,25 @@ class SeenCluster:
     topology: Topology
     """The topology of the first profile that groups pods, or else of the first profile."""
     running: Running | None
-    """The running scheduler; None if it was not found or not asked for."""
+    """The running scheduler; None if it was not found, or not looked for."""
 
 
-def see(
-    kubeconfig: str | None, files: Sequence[str], profile: str | None, scheduler: str | None = None, ask: bool = False
+async def see(
+    there: Reached, configuration: SchedulerConfiguration, scheduler: str | None = None, ask: bool = False
 ) -> SeenCluster:
-    """The cluster as the profiles see it, with the running scheduler if it is asked for.
+    """List the cluster, and build the levels of the profiles on it. With `ask`, the running scheduler is looked for, at
+    the address `scheduler` if there is one.
 
-    Raises ApiError and ConfigError.
+    Raises ApiError and ConfigError. If the cluster has no nodes, a line on standard error says so.
     """
-    configuration = choose(files, profile)
-    cluster, pending, running = asyncio.run(_load(kubeconfig, scheduler, ask))
+    running = None
+    if ask:
+        async with find_running(there, scheduler) as found:
+            running = found.running
+    cluster, pending = await load_live(there.client, with_groups=True)
+    if not cluster.nodes.size:
+        advice = "add nodes, or choose another context with --context"
+        click.echo(f"{there.where}: the cluster has no nodes; {advice}", err=True)
     runtimes = list(judging_runtimes(configuration, cluster).values())
-    grouping = next((runtime for runtime in runtimes if runtime.handle.groups_pods), runtimes[0])
+    grouping = first_grouping(runtimes) or runtimes[0]
     return SeenCluster(cluster, pending, grouping.topology, running)
-
-
-async def _load(
-    kubeconfig: str | None, scheduler: str | None, ask: bool
-) -> tuple[Cache, list[PodInfo], Running | None]:
-    credentials = auth.load(kubeconfig)
-    async with HttpClient(credentials) as client:
-        running = await find_running(client, scheduler, credentials) if ask else None
-        return *await load_live(client, with_groups=True), running

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Literal
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -13,15 +15,20 @@ from rich.table import Table
 
 from gangline import config
 from gangline.commands import options
-from gangline.commands.output import console, table
+from gangline.commands.comparing import ClusterChoice, about_cluster, tell_difference
+from gangline.commands.output import name_of, put, table, told
 from gangline.commands.profiles import choose
 from gangline.config import SchedulerConfiguration
 from gangline.durations import parse_duration
 from gangline.errors import GanglineError
+from gangline.plurals import many
 from gangline.simulate.arrivals import Sample
 from gangline.simulate.folders import Sorted, sort_out
 from gangline.simulate.session import NodeUse, Outcome
 from gangline.simulate.session import simulate as run_simulation
+
+if TYPE_CHECKING:
+    from gangline.simulate.filming import Film
 
 _SHOWN_PODS = 6
 _SHOWN_SAMPLES = 20
@@ -29,7 +36,8 @@ _MOST_SAMPLES = 10_000
 
 
 @click.command()
-@click.argument("manifests", nargs=-1, required=True, type=click.Path(exists=True), metavar="MANIFEST...")
+@click.argument("manifests", nargs=-1, type=click.Path(exists=True), metavar="[MANIFEST...]")
+@about_cluster
 @options.CONFIG
 @options.PROFILE
 @click.option(
@@ -37,45 +45,92 @@ _MOST_SAMPLES = 10_000
 )
 @click.option("--every", default="", help="Also show the cluster at this interval, for example 30s.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the random choice between equal nodes.")
-@options.OUTPUT
-@click.option("--report", type=click.Path(path_type=Path), default=None, help="Also write the tables to an HTML file.")
+@options.output()
+@click.option(
+    "--ui", is_flag=True, help="Then play the simulation in a browser, a second for each picture, until Ctrl-C."
+)
 def simulate(
     manifests: Sequence[str],
+    cluster: ClusterChoice,
     files: Sequence[str],
     profile: str | None,
     duration: str,
     every: str,
     seed: int,
-    output: Literal["table", "json"],
-    report: Path | None,
+    output: str,
+    ui: bool,
 ) -> None:
-    """Schedule the objects in YAML files or folders, without a cluster.
+    """Schedule the objects in YAML files or folders without a cluster, or say what changes of a cluster would lead to.
 
     The simulation creates the pods of Jobs, Deployments, ReplicaSets and StatefulSets. Time is virtual: an hour passes
     in seconds. The simulation uses the profiles among the files, unless an option names others. A line of output names
     each document that is no object. The annotation gangline.dev/arrive-seconds on an object says after how many seconds
     the object is created.
+
+    With --from-cluster or --snapshot the simulation starts from a cluster, which is only read, and runs twice: without
+    and with the changes, which are manifests, --drain, --add-nodes, --profile and --config. The output is the
+    difference.
     """
-    seconds = _seconds("--duration", duration)
-    interval = _seconds("--every", every) if every else None
-    if interval is not None and interval * _MOST_SAMPLES < seconds:
-        raise click.UsageError(f"--every {every} in {duration} makes more than {_MOST_SAMPLES} samples")
+    seconds = _length(duration)
+    interval = _interval(every, duration) if every else None
+    if cluster.is_asked:
+        if every or ui:
+            raise click.UsageError("--every and --ui are for a simulation of manifests alone")
+        tell_difference(cluster, sort_out(manifests), files, profile, seconds, seed, output)
+        return
+    if not manifests:
+        raise click.UsageError("name manifests, or a cluster with --from-cluster or --snapshot")
     found = sort_out(manifests)
-    outcome = run_simulation(found, _configuration(files, profile, found), seconds, seed, interval)
+    film = _film(seconds) if ui else None
+    outcome = run_simulation(found, _configuration(files, profile, found), seconds, seed, interval, film)
     if not outcome.nodes:
         outcome.warnings.append("there are no nodes: name a file with Node objects, too, or every pod stays pending")
+    _tell(outcome, output)
+    if film is not None:
+        with suppress(KeyboardInterrupt):
+            asyncio.run(_play(film))
+
+
+def _interval(every: str, duration: str) -> float:
+    """Seconds between two samples. Raises UsageError if that makes too many of them."""
+    interval = _seconds("--every", every)
+    if interval * _MOST_SAMPLES < _length(duration):
+        raise click.UsageError(f"--every {every} in {duration} makes more than {_MOST_SAMPLES} samples")
+    return interval
+
+
+def _tell(outcome: Outcome, output: str) -> None:
+    """Print the outcome in the form that --output names, and warnings on standard error."""
     for warning in outcome.warnings:
         click.echo(f"warning: {warning}", err=True)
-    if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(outcome)).decode())
-        if report is None:
-            return
-    screen = console(record=report is not None)
-    if output == "json":
-        screen.quiet = True
-    show(outcome, screen)
-    if report is not None:
-        screen.save_html(str(report))
+    names = sorted([*(pod for node in outcome.nodes for pod in node.pods), *(pod.name for pod in outcome.pending)])
+    most = sys.maxsize if output == "wide" else _SHOWN_PODS
+    click.echo(told(outcome, output, map(name_of, names), lambda screen: show(outcome, screen, most)), nl=False)
+
+
+def _film(seconds: float) -> Film:
+    from gangline.simulate.filming import Film
+
+    return Film(seconds)
+
+
+async def _play(film: Film) -> None:
+    from gangline.simulate.filming import play
+
+    listener = await play(film)
+    click.echo(f"http://127.0.0.1:{listener.port}/ui shows the simulation; Ctrl-C ends this", err=True)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await listener.stop()
+
+
+def _length(text: str) -> float:
+    """The virtual seconds of a simulation. Raises UsageError if there are none."""
+    seconds = _seconds("--duration", text)
+    if not seconds:
+        raise click.UsageError(f"--duration {text!r} leaves no time for a pod: something like 90s or 1h30m is expected")
+    return seconds
 
 
 def _seconds(option: str, text: str) -> float:
@@ -101,28 +156,28 @@ def _configuration(files: Sequence[str], profile: str | None, found: Sorted) -> 
     return msgspec.structs.replace(mine, profiles=(*mine.profiles, *others))
 
 
-def show(outcome: Outcome, screen: Console) -> None:
-    """Print an outcome as tables."""
+def show(outcome: Outcome, screen: Console, most: int = _SHOWN_PODS) -> None:
+    """Print an outcome as tables with at most so many pods of each node."""
     devices = outcome.devices
     placed = table("NODE", *(device.upper() for device in devices), "CPU", "PODS")
     for node in outcome.nodes:
         cells = [_share(node, device) for device in devices]
-        placed.add_row(node.name, *cells, _cpu(node), _names(node))
-    screen.print(placed)
+        placed.add_row(node.name, *cells, _cpu(node), _names(node, most))
+    put(screen, placed)
     if outcome.pending:
         screen.print()
         waiting = table("PENDING", "WHY")
         for pod in outcome.pending:
             waiting.add_row(pod.name, pod.why)
-        screen.print(waiting)
+        put(screen, waiting)
     if outcome.series:
         screen.print()
-        screen.print(_series(outcome.series))
+        put(screen, _series(outcome.series))
     screen.print()
     running = sum(len(node.pods) for node in outcome.nodes)
     screen.print(
-        f"{running} pods placed, {len(outcome.pending)} pending, {outcome.finished} finished after "
-        f"{outcome.seconds:g} s of virtual time; {outcome.decisions} decisions took "
+        f"{many(running, 'pod')} placed, {len(outcome.pending)} pending, {outcome.finished} finished after "
+        f"{outcome.seconds:g} s of virtual time; {many(outcome.decisions, 'decision')} took "
         f"{outcome.decision_seconds * 1e3:.0f} ms"
     )
 
@@ -157,11 +212,10 @@ def _cpu(node: NodeUse) -> str:
     return f"{node.used.get('cpu', 0) / 1000:g}/{node.allocatable.get('cpu', 0) / 1000:g}"
 
 
-def _names(node: NodeUse) -> str:
-    """The pods, each with its GPUs or devices where they are known."""
+def _names(node: NodeUse, most: int) -> str:
+    """So many pods, each with its GPUs or devices where they are known."""
     shown = [
-        _with_devices(name, node.devices.get(name, ()), node.claimed.get(name, ()))
-        for name in sorted(node.pods)[:_SHOWN_PODS]
+        _with_devices(name, node.devices.get(name, ()), node.claimed.get(name, ())) for name in sorted(node.pods)[:most]
     ]
     more = len(node.pods) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "") or "-"

@@ -19,7 +19,7 @@ Args = TypeVar("Args", bound=msgspec.Struct)
 
 
 def plugin_args(profile: Profile, plugin: str, type_: type[Args]) -> Args:
-    """The arguments that ``profile`` gives to ``plugin``; ``type_``'s defaults if it gives none."""
+    """The arguments that ``profile`` gives to ``plugin``; the defaults of ``type_`` if the profile gives none."""
     for index, entry in enumerate(profile.plugin_config):
         if entry.name == plugin:
             path = f"{profile.path}.pluginConfig[{index}].args"
@@ -28,7 +28,7 @@ def plugin_args(profile: Profile, plugin: str, type_: type[Args]) -> Args:
 
 
 def check_no_args(profile: Profile, plugin: str) -> None:
-    """Raise ConfigError where ``profile`` gives arguments to a plugin that takes none."""
+    """Raise ConfigError if ``profile`` gives arguments to a plugin that takes none."""
     for index, entry in enumerate(profile.plugin_config):
         if entry.name == plugin and entry.args:
             path = f"{profile.path}.pluginConfig[{index}].args"
@@ -55,7 +55,7 @@ def decode_args(file: str, path: str, args: Mapping[str, Any] | None, type_: typ
 
 
 def infinite_fields(data: object, path: str = "") -> Iterator[str]:
-    """The paths of numbers that are infinite or not a number: no setting has a meaning for them."""
+    """The paths of numbers that are infinite or NaN: no setting gives them a meaning."""
     if isinstance(data, float) and not math.isfinite(data):
         yield path
     elif isinstance(data, Mapping):

@@ -19,7 +19,7 @@ from gangline.config.versions import check_not_removed
 from gangline.durations import format_duration
 from gangline.errors import ConfigError
 
-# client-go waits up to this much longer than retryPeriod between two attempts.
+# Between two attempts client-go waits for retryPeriod, and for up to so many times retryPeriod more.
 _JITTER = 1.2
 _DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")

@@ -37,6 +37,6 @@ DEFAULT_PLUGINS: tuple[PluginRef, ...] = (
 def default_plugins(available: Collection[str]) -> tuple[PluginRef, ...]:
     """The default plugins that are installed, in order.
 
-    The last three do not come with Gangline: each is on where a package brings it.
+    The last three plugins do not come with Gangline: each is on if an installed package brings it.
     """
     return tuple(plugin for plugin in DEFAULT_PLUGINS if plugin.name in available)

@@ -1,15 +1,16 @@
 """Works out which plugins a profile runs at each extension point, as kube-scheduler does.
 
-1. The profile's multiPoint is laid over the defaults: a name that it disables goes ("*": all of
-   them), a name that it enables takes the default's place with its own weight, other names follow.
-2. At each point that does not disable "*", those plugins of 1 that implement the point and are not
-   disabled there join the ones that the point itself enables. A point's own entry wins, with its
-   weight.
-3. The order at a point: its own entries that are also in 1, the rest of 1, its other own entries.
+1. The profile's multiPoint is merged with the default plugins. A default plugin that multiPoint disables is left out
+   ("*" disables all of them). A default plugin that multiPoint enables keeps its place, and gets the weight given
+   there. Other plugins that multiPoint enables follow.
+2. At a point that does not disable "*", the point's own entries are joined by the plugins of rule 1 that implement the
+   point and that the point does not disable. If both have a plugin, the point's own entry counts, with its weight.
+3. The order at a point: first the point's own entries that rule 1 has too, then the other plugins of rule 1, then the
+   point's other own entries.
 
-A plugin of kube-scheduler's that is not installed is left out with a warning, so that the complete
-configuration of a real cluster can be used. Only what a profile enables, or has by default, is looked
-up: any other plugin that is installed may be broken.
+A plugin of kube-scheduler that is not installed is left out with a warning, so that the complete configuration of a
+real cluster can be used. Only plugins that a profile enables, or has by default, are loaded: any other installed plugin
+may be broken.
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ _WEIGHTED = ("score", "placement_score")
 def expand(profile: Profile, points: Mapping[str, frozenset[str]], defaults: Sequence[PluginRef]) -> Expanded:
     """The plugins of ``profile`` at each of ``POINTS``, in the order in which they run.
 
-    ``points`` holds every installed plugin and the points that it implements, in snake case, or raises
-    PluginError for one that cannot be loaded; ``defaults`` may only name plugins in it. Weights are at
-    least 1 where plugins score, else 0. One of DEFAULT_PLUGINS that is not installed is left out, and
-    one line per profile warns of those that it enables or configures. Raises ConfigError for any other
-    plugin that is not installed, for one that cannot be loaded or does not implement the point that it
-    is enabled at, and unless there are exactly one queueSort, at least one bind plugin.
+    ``points`` has for every installed plugin the points that it implements, in snake case; for a plugin that cannot be
+    loaded it raises PluginError. ``defaults`` may name only plugins in ``points``. Weights are at least 1 at points
+    that score, and 0 at others. A plugin of DEFAULT_PLUGINS that is not installed is left out; one line per profile
+    warns of those that the profile enables or configures.
+
+    Raises ConfigError for any other plugin that is not installed, for a plugin that cannot be loaded or that is enabled
+    at a point that it does not implement, and unless there are exactly one queueSort plugin and at least one bind
+    plugin.
     """
     for fault in name_faults(profile, points):
         raise fault
@@ -118,7 +121,7 @@ def _installed(chosen: PluginSet, points: Mapping[str, frozenset[str]]) -> Plugi
 
 
 def _absent(profile: Profile, points: Mapping[str, frozenset[str]]) -> list[str]:
-    """What the profile enables or configures and is not installed, each name once."""
+    """The plugins that the profile enables or configures and that are not installed; each name once."""
     sets: list[PluginSet] = [getattr(profile.plugins, point) for point in POINT_NAMES]
     names = [plugin.name for chosen in sets for plugin in chosen.enabled]
     names += [entry.name for entry in profile.plugin_config]
@@ -126,8 +129,10 @@ def _absent(profile: Profile, points: Mapping[str, frozenset[str]]) -> list[str]
 
 
 def name_faults(profile: Profile, points: Mapping[str, frozenset[str]]) -> Iterator[ConfigError]:
-    """Every plugin that the profile names has to be installed, or kube-scheduler's, and to implement the point."""
-    # A file may also disable a plugin that kube-scheduler had once.
+    """The faults of plugin names: a plugin that is neither installed nor one of kube-scheduler's, or that does not
+    implement the point at which the profile enables it.
+    """
+    # A file may also disable a plugin that earlier versions of kube-scheduler had.
     may_disable = REPLACED_BY.keys() | {"*"}
     foreign = OURS.keys() - points.keys()
     for name in sorted(foreign):
@@ -153,7 +158,7 @@ def name_faults(profile: Profile, points: Mapping[str, frozenset[str]]) -> Itera
 
 
 def _foreign(profile: Profile, plugin: str) -> Iterator[ConfigError]:
-    """One fault for all the places where a profile names a plugin of another GPU scheduler: what to write instead."""
+    """One fault for all the places where a profile names a plugin of another GPU scheduler; it says what to write."""
     places = []
     for point, name in POINT_NAMES.items():
         chosen: PluginSet = getattr(profile.plugins, point)
@@ -178,7 +183,7 @@ def _fault(check: Callable[..., None], *args: Any) -> Iterator[ConfigError]:
 
 
 def place_of(profile: Profile, plugin: str) -> str:
-    """Where a profile names a plugin; the profile itself for one that it has by default."""
+    """The path at which a profile names a plugin; the path of the profile for a plugin that it has by default."""
     for point, name in POINT_NAMES.items():
         chosen: PluginSet = getattr(profile.plugins, point)
         for index, each in enumerate(chosen.enabled):
@@ -189,7 +194,9 @@ def place_of(profile: Profile, plugin: str) -> str:
 
 def _check_known(file: str, path: str, plugin: str, points: Mapping[str, frozenset[str]]) -> None:
     if plugin not in points and plugin not in _UPSTREAM:
-        raise ConfigError(file, path, f'unknown plugin "{plugin}"; {did_you_mean(plugin, points)}')
+        hint = did_you_mean(plugin, points)
+        more = "" if hint.endswith("?") else "; install the package of any other plugin first"
+        raise ConfigError(file, path, f'unknown plugin "{plugin}"; {hint}{more}')
 
 
 def _check_implements(file: str, path: str, plugin: str, point: str, points: Mapping[str, frozenset[str]]) -> None:
@@ -208,7 +215,7 @@ def _implemented(file: str, path: str, plugin: str, points: Mapping[str, frozens
 
 
 def _check_counts(profile: Profile, expanded: Expanded) -> None:
-    """The points at which the number of plugins matters."""
+    """Raise ConfigError unless exactly one queueSort plugin and at least one bind plugin are enabled."""
     for point, most in (("queue_sort", 1), ("bind", None)):
         names = [plugin.name for plugin in expanded[point]]
         if not names or (most is not None and len(names) > most):

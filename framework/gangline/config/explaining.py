@@ -30,7 +30,7 @@ _WORDS = {
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """A hint for a misspelt name: the closest ones, or all of them when none is close."""
+    """A hint for a misspelt name: the closest known names, or all known names if none is close."""
     close = get_close_matches(name, known, n=3)
     if close:
         return f"did you mean {' or '.join(close)}?"
@@ -38,7 +38,7 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
 
 
 def quoted(value: object) -> str:
-    """A value from a file on one line, as it might stand there."""
+    """A value from a file on one line, as a file might have it."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list | tuple):
@@ -63,7 +63,7 @@ def explained(error: msgspec.ValidationError, file: str, path: str, data: object
 
 
 def _hint(name: str, info: inspect.Type | None) -> str:
-    """What to write in place of a field that a struct does not have."""
+    """A hint what to write instead of a field that the struct does not have."""
     if not isinstance(info, inspect.StructType):
         return did_you_mean(name, ())
     hints: Mapping[str, str] = getattr(info.cls, "hints", {})
@@ -92,7 +92,7 @@ def _allowed(info: inspect.Type | None) -> list[str]:
 
 
 def _at(steps: list[str], data: Any, info: inspect.Type | None) -> tuple[object, inspect.Type | None]:
-    """The value and the type that ``steps`` lead to; as far as they can be followed."""
+    """The value and the type at the path ``steps``, or at the last step that can be followed."""
     info = _unwrapped(info)
     for step in steps:
         if isinstance(info, inspect.StructType):

@@ -17,7 +17,7 @@ from gangline.errors import ConfigError
 DEEPEST = 64
 """Levels of mappings and lists."""
 MOST = 200_000
-"""Values of a document, those of an alias counted each time."""
+"""Values of a document, at most; the values of an alias count each time that the alias is used."""
 
 
 class _Loader(StrictLoader):
@@ -83,7 +83,7 @@ class _Nulls:
         self._left = MOST
 
     def left_out(self, value: Any, depth: int) -> Any:
-        """The value without them. Raises ConfigError where there is too much of it."""
+        """The value without null values. Raises ConfigError if it has too many values, or too many levels."""
         self._left -= 1
         if depth < 0:
             raise ConfigError(self._file, "", _TOO_DEEP)

@@ -20,7 +20,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class Section(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What all structs of this module share."""
+    """The base of all structs of this module."""
 
 
 class PluginRef(Section, frozen=True):
@@ -45,11 +45,15 @@ NOT_LISTED = (
     "events_to_register",
     "post_enqueue",
     "pre_cycle",
+    "pre_cycle_all",
     "identity",
+    "identity_all",
     "capacity",
     "post_reject",
     "normalize_score",
+    "reserve_all",
     "unreserve",
+    "permit_all",
     "pre_bind_pre_flight",
     "placement_narrow",
     "pod_group_concede",
@@ -113,7 +117,7 @@ class LeaderElection(Section, frozen=True):
 
 
 class ClientConnection(Section, frozen=True):
-    """How to reach the API server; ``qps`` and ``burst`` are None unless the file sets them."""
+    """How to reach the API server. The default of ``qps`` and ``burst`` is None: the file does not set them."""
 
     kubeconfig: str = ""
     """File with the credentials; `--kubeconfig` overrides the field."""
@@ -158,7 +162,7 @@ class ManagedResource(Section, frozen=True):
 
 
 class Extender(Section, frozen=True):
-    """An HTTP service that filters, scores, preempts or binds. An empty verb means that the service does not."""
+    """An HTTP service that filters, scores, preempts or binds. It does not take part where its verb is empty."""
 
     url_prefix: Name
     """URL of the service; the verbs are appended to it."""
@@ -187,10 +191,10 @@ class Extender(Section, frozen=True):
 
 
 class Settings(Section, frozen=True):
-    """The top-level settings: all but the profiles.
+    """The top-level settings: all fields of a file except the profiles.
 
-    ``percentage_of_nodes_to_score`` 0 means adaptive. ``enable_contention_profiling`` follows
-    ``enable_profiling`` unless set. The two bind addresses are from v1beta3's time.
+    ``percentage_of_nodes_to_score`` 0 means adaptive. ``enable_contention_profiling`` has the value of
+    ``enable_profiling`` unless it is set. Only v1beta3 has the two bind addresses.
     """
 
     parallelism: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] = 16
@@ -261,6 +265,6 @@ class SchedulerConfiguration(Settings, frozen=True, kw_only=True):
     profiles: tuple[Profile, ...]
 
 
-# Names of the fields of Plugins, and of the same points in a file: "pre_filter" -> "preFilter".
+# The names of the fields of Plugins, and of the same points in a file: "pre_filter" -> "preFilter".
 POINT_NAMES: dict[str, str] = {point.name: point.encode_name for point in msgspec.structs.fields(Plugins)}
 POINTS: tuple[str, ...] = tuple(name for name in POINT_NAMES if name != "multi_point")

@@ -1,8 +1,8 @@
 """YAML as Kubernetes takes it: plain data, no key twice, and dates are text.
 
-libyaml reads the text, which is ten times as fast as PyYAML's own parser. PyYAML's composer builds the nodes from what
-libyaml reads: libyaml's own calls itself for each level, and a text of a million brackets ends the process. PyYAML's
-raises RecursionError.
+libyaml parses the text, ten times as fast as PyYAML's own parser. PyYAML's composer builds the nodes, not libyaml's:
+libyaml's composer calls itself for each level, so that a text of a million brackets would crash the process. PyYAML's
+composer raises RecursionError.
 """
 
 from __future__ import annotations
@@ -10,22 +10,26 @@ from __future__ import annotations
 from typing import Any
 
 import yaml
-from yaml.composer import Composer
+from yaml.composer import Composer, ComposerError
 
 from gangline.config.explaining import quoted
 
 _DATE = "tag:yaml.org,2002:timestamp"
 _MERGE = "tag:yaml.org,2002:merge"
+_ANOTHER = "but found another document"
 
 
 FAULTS = (yaml.YAMLError, ValueError, RecursionError)
-"""What a StrictLoader raises for a text that is not valid; a ValueError for a number that is too long."""
+"""The errors that a StrictLoader raises for an invalid text; ValueError is for a number that is too long."""
 
 
 def fault_of(error: Exception, text: str) -> tuple[str, str]:
-    """Where and why a text is not valid: line and column, "" where these are not known, and a phrase."""
+    """Where and why a text is invalid: line and column, or "" if they are not known; and a phrase for the reason."""
     if isinstance(error, yaml.MarkedYAMLError):
-        why = "not valid YAML: " + ", ".join(filter(None, (error.context, error.problem)))
+        if isinstance(error, ComposerError) and error.problem == _ANOTHER:
+            why = "there is more than one document"
+        else:
+            why = "not valid YAML: " + ", ".join(filter(None, (error.context, error.problem)))
         mark, lines = error.problem_mark, text.split("\n")
         if mark is None:
             return "", why
@@ -41,14 +45,14 @@ def fault_of(error: Exception, text: str) -> tuple[str, str]:
 
 
 class StrictLoader(Composer, yaml.CSafeLoader):
-    """A loader for ``yaml.load`` and ``yaml.load_all``; these raise RecursionError for what is nested too deeply."""
+    """A loader for ``yaml.load`` and ``yaml.load_all``, which raise RecursionError for a text nested too deeply."""
 
     def __init__(self, stream: str | bytes) -> None:
         yaml.CSafeLoader.__init__(self, stream)
         Composer.__init__(self)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """The mapping, unless a key is there twice."""
+        """The mapping. Raises an error of YAML if a key occurs twice."""
         seen: set[Any] = set()
         for key, _ in node.value:
             if key.tag == _MERGE or not isinstance(key, yaml.ScalarNode):

@@ -17,7 +17,7 @@ V1 = f"{GROUP}v1"
 V1BETA3 = f"{GROUP}v1beta3"
 SUPPORTED = (V1, V1BETA3)
 
-# Plugins that older versions had, and what does their work now.
+# Plugins that older versions had, and the plugins that do their work now.
 REPLACED_BY: Mapping[str, str] = {
     "SelectorSpread": "PodTopologySpread",
     "NodeLabel": "NodeAffinity",
@@ -33,7 +33,7 @@ REPLACED_BY: Mapping[str, str] = {
 }
 
 OURS: Mapping[str, tuple[str, ...]] = {"GpuClaimPlugin": ("GpuClaim", "DeviceLease")}
-"""Plugins of other GPU schedulers, and what does their work here."""
+"""Plugins of other GPU schedulers, and the plugins that do their work in Gangline."""
 
 
 def check_version(file: str, document: Mapping[str, Any]) -> None:

@@ -30,7 +30,7 @@ def show(config: SchedulerConfiguration) -> str:
 
 
 def _text(config: SchedulerConfiguration, full: bool) -> str:
-    """Both forms load back to ``config``."""
+    """The YAML of ``config``, in full or without defaults; loading either form gives ``config`` again."""
     document: dict[str, Any] = {"apiVersion": V1, "kind": KIND}
     for field in msgspec.structs.fields(Settings):
         value = getattr(config, field.name)
@@ -54,7 +54,7 @@ def _raw(profile: Profile) -> KubeSchedulerProfile:
 
 
 def _plain(value: Any, full: bool) -> Any:
-    """What YAML can hold: sections become mappings, fields in the order of declaration."""
+    """The value as plain data for YAML: sections become mappings, with the fields in the order of declaration."""
     if isinstance(value, msgspec.Struct):
         return {
             field.encode_name: _plain(getattr(value, field.name), full)

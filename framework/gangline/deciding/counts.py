@@ -59,7 +59,13 @@ def apart(rows: Rows, capacity: Int64Column, wanted: int, level: Domains | None)
 def _narrowed(
     inside: Rows, rows: Rows, holds: Int64Column, wanted: int, level: Domains, counts: Counts
 ) -> tuple[Rows, int]:
-    """Take the fewest domains of a level and fill all but the last: where to look further, and for how many pods."""
+    """Take the fewest domains of a level, and fill all of them but the last.
+
+    Returns the places in `rows` of the last domain's rows, and the number of pods that are left for it.
+    """
+    ids = level.ids[rows[inside]]
+    if ids[0] >= 0 and np.count_nonzero(ids == ids[0]) == len(ids):
+        return inside, wanted  # there is one domain to choose from
     domain, order = _domains_of(rows[inside], level)
     sums = np.bincount(domain, weights=holds[inside]).astype(np.int64)
     chosen = _fewest(sums, order, wanted)

@@ -44,6 +44,8 @@ class GroupRejection:
     is_running: bool = False
     """Whether the group has all members that it needs; the rejected ones would join it."""
     is_late: bool = False
-    """The deadline has passed: the group is tried again, but after a longer time each time."""
+    """Whether the deadline has passed: the group is tried again, but after a longer time each time."""
     has_lost_node: bool = False
-    """A chosen node has been deleted: the group is tried again at once."""
+    """Whether a chosen node has been deleted: the group is tried again at once."""
+    is_incomplete: bool = False
+    """Whether the group waits for members to be created, to be let in, or to agree: it keeps no room from others."""

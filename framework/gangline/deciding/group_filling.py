@@ -117,9 +117,10 @@ class Filler:
         return holds
 
     def fill(self, attempt: GroupAttempt, rows: Rows, tx: Transaction) -> Steps[bool]:
-        """Place at least the needed members on these rows; False, with nothing placed, if that is impossible.
+        """Place at least the needed members on these rows; returns whether that was possible.
 
-        The work goes in steps: see `group_search`.
+        If not, the caller undoes the transaction. The work goes in steps: see `group_search`. Raises PluginError and
+        DeadlineExceeded.
         """
         if self._prepared is None:
             parts = self._parts(attempt)
@@ -256,7 +257,7 @@ class Filler:
     def _now(self, waiting: Sequence[PodInfo]) -> tuple[Filtered, Int64Column]:
         """The verdicts and the capacity for like members on the columns as they are, with the pods placed so far.
 
-        A member that is placed says nothing of the others: its own claims have devices already.
+        The filters are asked about a member without a node: the claims of a placed member have their devices already.
         """
         filtered = self._feasible(waiting[0])
         return filtered, np.minimum(self.capacity(filtered), len(waiting))
@@ -281,26 +282,30 @@ class Filler:
     def _put(self, pods: Sequence[PodInfo], rows: Rows, counts: Counts, like: Filtered, tx: Transaction) -> int:
         """Place like pods by these counts, one per node and round; a node that the filters reject takes no more.
 
-        Ends after the first pod if that decides something for the others, as the devices of a claim that they share.
+        Ends after the first pod if its place changes the identity of the others, for example by devices of a claim that
+        they share.
         """
         along = np.argsort(self._runtime.topology.rank()[rows], kind="stable")
         along = along[counts[along] > 0]
         each = counts[along]
         target = np.repeat(rows[along], each)
         rounds = np.arange(len(target)) - np.repeat(each.cumsum() - each, each)
-        taken = 0
+        evaluator, taken = self._runtime.evaluator, 0
         last = pods[-1] if len(target) > 1 else None
-        before = self._runtime.evaluator.kept.identity(last) if last is not None else None
+        before = evaluator.kept.identity(last) if last is not None else None
+        are_plain = evaluator.members.are_plain(like)
         for number in range(int(counts.max(initial=0))):
             chosen = np.flatnonzero(rounds == number)
             if number:
                 feasible = self._feasible(pods[int(chosen[0])]).feasible
                 chosen = chosen[feasible[target[chosen]]]
-            for i, row in zip(chosen.tolist(), target[chosen].tolist(), strict=True):
-                if self._place(pods[i], row, like, tx):
-                    taken += 1
-                    if taken == 1 and last is not None and self._runtime.evaluator.kept.identity(last) != before:
-                        return taken
+            places = list(zip([pods[i] for i in chosen.tolist()], target[chosen].tolist(), strict=True))
+            while places:
+                at_once = len(places) if taken and are_plain else 1
+                placed, is_first = self._place(places[:at_once], like, tx), not taken
+                places, taken = places[at_once:], taken + placed
+                if placed and is_first and last is not None and evaluator.kept.identity(last) != before:
+                    return taken
         return taken
 
     def _fill_one_by_one(self, pods: Sequence[PodInfo], rows: Rows, tx: Transaction) -> Steps[int]:
@@ -314,23 +319,24 @@ class Filler:
             counts = self._counts(filtered, rows, filtered.feasible.astype(np.int64), [pod])
             if not counts.any():
                 break
-            placed += self._place(pod, int(rows[int(counts.argmax())]), filtered, tx)
+            placed += self._place([(pod, int(rows[int(counts.argmax())]))], filtered, tx)
             yield
         return placed
 
-    def _place(self, pod: PodInfo, row: int, like: Filtered, tx: Transaction) -> bool:
-        if pod.uid not in self.cycles:
-            prepared = self._runtime.evaluator.prepare(pod, like)
-            if prepared is None:
-                return False
-            self.cycles[pod.uid], nodes = prepared
-            if nodes is not None:
-                self._narrowed[pod.uid] = nodes
-        narrowed = self._narrowed.get(pod.uid) if self._narrowed else None
-        if narrowed is not None and self._cache.nodes.names[row] not in narrowed:
-            return False
-        tx.place(pod, row)
-        return True
+    def _place(self, places: Sequence[tuple[PodInfo, int]], like: Filtered, tx: Transaction) -> int:
+        """Put like pods on these rows at once, except pods that plugins reject or keep off a row; returns how many."""
+        new = [pod for pod, _ in places if pod.uid not in self.cycles]
+        for pod, prepared in zip(new, self._runtime.evaluator.members.prepare(new, like), strict=True):
+            if prepared is not None:
+                self.cycles[pod.uid], nodes = prepared
+                if nodes is not None:
+                    self._narrowed[pod.uid] = nodes
+        allowed = [(pod, row) for pod, row in places if pod.uid in self.cycles]
+        if self._narrowed:
+            names, narrowed = self._cache.nodes.names, self._narrowed
+            allowed = [(pod, row) for pod, row in allowed if names[row] in narrowed.get(pod.uid, (names[row],))]
+        tx.place_all([pod for pod, _ in allowed], [row for _, row in allowed])
+        return len(allowed)
 
     def _counts(self, filtered: Filtered, rows: Rows, capacity: Int64Column, pods: Sequence[PodInfo]) -> Counts:
         """How many of these like pods each node takes."""

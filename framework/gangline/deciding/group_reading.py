@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 
 from gangline.api.pod_group import Membership, PodGroup, Problem
-from gangline.deciding.likeness import likeness
+from gangline.deciding.likeness import likenesses
 from gangline.groups import conflict
 from gangline.profile.runtime import Runtime
 from gangline.state.pods import PodInfo
@@ -16,29 +17,40 @@ RoleKey = tuple[str, Hashable]
 
 def read_group(members: Sequence[PodInfo], runtime: Runtime) -> tuple[PodGroup | str, dict[RoleKey, list[PodInfo]]]:
     """The group of these pods, or the problem with it; like members form one role each, sorted by rank."""
-    found: dict[RoleKey, list[tuple[float, PodInfo]]] = {}
-    first: PodGroup | None = None
-    held = ""
-    for pod in members:
-        if not (status := runtime.lets_in(pod)).is_success:
-            held = held or status.message
-            continue
+    held = runtime.held(members)
+    pods = [pod for pod in members if pod.uid not in held] if held else list(members)
+    memberships = []
+    for pod in pods:
         membership = runtime.handle.group_of(pod)
         if not isinstance(membership, Membership):
             return (membership.message if isinstance(membership, Problem) else f"{pod.key} is in no group"), {}
-        if first is None:
-            first = membership.group
-        elif membership.group is not first and membership.group != first:
-            return conflict(first, membership.group), {}
-        if pod.scheduler_name != members[0].scheduler_name:
-            names = ", ".join(f"{each.scheduler_name} of {each.name}" for each in (members[0], pod))
-            return f"the pods of gang {first.namespace}/{first.name} differ in schedulerName: {names}", {}
-        rank = float("inf") if membership.index is None else float(membership.index)
-        key = (membership.subgroup, likeness(pod, runtime))
-        found.setdefault(key, []).append((rank, pod))
-    if first is None:
-        return held or "the group has no members", {}
+        memberships.append(membership)
+    if not memberships:
+        said = (held[pod.uid].message for pod in members)
+        return next(filter(None, said), "the group has no members"), {}
+    first = memberships[0].group
+    if problem := _disagreement(pods, memberships, members[0]):
+        return problem, {}
+    found: dict[RoleKey, list[tuple[float, PodInfo]]] = {}
+    for pod, membership, like in zip(pods, memberships, likenesses(pods, runtime), strict=True):
+        rank = math.inf if membership.index is None else float(membership.index)
+        found.setdefault((membership.subgroup, like), []).append((rank, pod))
     return first, {key: _by_rank(ranked) for key, ranked in found.items()}
+
+
+def _disagreement(pods: Sequence[PodInfo], memberships: Sequence[Membership], one: PodInfo) -> str:
+    """How the pods contradict each other about their group or their scheduler; "" if they agree.
+
+    All pods must have the schedulerName of `one`.
+    """
+    first, name = memberships[0].group, one.scheduler_name
+    for pod, membership in zip(pods, memberships, strict=True):
+        if membership.group is not first and membership.group != first:
+            return conflict(first, membership.group)
+        if pod.scheduler_name != name:
+            names = ", ".join(f"{each.scheduler_name} of {each.name}" for each in (one, pod))
+            return f"the pods of gang {first.namespace}/{first.name} differ in schedulerName: {names}"
+    return ""
 
 
 def one_of(members: Sequence[PodInfo], runtime: Runtime) -> PodGroup | None:
@@ -48,7 +60,7 @@ def one_of(members: Sequence[PodInfo], runtime: Runtime) -> PodGroup | None:
 
 
 def _by_rank(ranked: list[tuple[float, PodInfo]]) -> list[PodInfo]:
-    if all(rank != float("inf") for rank, _ in ranked):
+    if all(rank != math.inf for rank, _ in ranked):
         ranked.sort(key=lambda each: each[0])
     else:
         ranked.sort(key=lambda each: (each[0], _by_number(each[1].name)))

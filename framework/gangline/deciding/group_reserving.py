@@ -1,24 +1,28 @@
 """Reserve and Permit for the members of a group whose nodes are chosen: all of them pass, or all are given back.
 
-The members pass in the order of rank. The transaction in which they are placed is the caller's, who takes them off
-again.
+The members pass in the order of rank. The caller owns the transaction in which they are placed, and undoes it if a
+member is rejected.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
+from types import MappingProxyType
 
 from gangline.api.cycle_state import Cycle
 from gangline.deciding.scheduling import Decision
 from gangline.errors import GanglineError
+from gangline.profile.reserving import Step
 from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
-from gangline.queueing.waiting import PodAtPermit
 from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
 from gangline.status import Status
 
+_NO_HOLDS: Mapping[str, float] = MappingProxyType({})
 log = logging.getLogger(__name__)
 
 
@@ -29,9 +33,38 @@ def reserve_members(
 
     ``cycles`` has the cycle of each placed pod, by UID.
     """
-    rank = runtime.topology.rank()
+    placed = [pod for pod in pods if pod.row >= 0]
+    rank = runtime.topology.rank()[[pod.row for pod in placed]].tolist()
+    placed = [pod for _, pod in sorted(zip(rank, placed, strict=True), key=itemgetter(0))]
+    if len(placed) > 1:
+        of_each, names = [cycles[pod.uid] for pod in placed], cache.nodes.names
+        nodes = [names[pod.row] for pod in placed]
+        steps = runtime.reserving.plan(of_each, placed, nodes)
+        if steps is not None:
+            decisions = list(map(partial(_decision, unit, runtime), placed, nodes, of_each))
+            _reserve_all(decisions, steps, runtime, cache)
+            return decisions
+    return _one_by_one(placed, cycles, unit, runtime, cache)
+
+
+def _decision(unit: Unit, runtime: Runtime, pod: PodInfo, node: str, cycle: Cycle) -> Decision:
+    return Decision(unit, pod, node, cycle, runtime, _NO_HOLDS)
+
+
+def _reserve_all(decisions: Sequence[Decision], steps: Iterable[Step], runtime: Runtime, cache: Cache) -> None:
+    for decision in decisions:
+        cache.adopt(decision.pod)
+    try:
+        runtime.reserving.carry_out(steps)
+    except Exception:  # a fault of ours too must leave nothing reserved
+        _undo(decisions, cache)
+        raise
+
+
+def _one_by_one(
+    placed: Iterable[PodInfo], cycles: Mapping[str, Cycle], unit: Unit, runtime: Runtime, cache: Cache
+) -> list[Decision] | Status:
     done: list[Decision] = []
-    placed = sorted((pod for pod in pods if pod.row >= 0), key=lambda pod: int(rank[pod.row]))
     try:
         for pod in placed:
             decided = _reserve_one(pod, cycles[pod.uid], unit, runtime, cache)
@@ -56,8 +89,6 @@ def _reserve_one(pod: PodInfo, cycle: Cycle, unit: Unit, runtime: Runtime, cache
     if not status.is_success:
         _undo_one(cycle, pod, node, runtime, cache)
         return status
-    if holds:
-        runtime.handle.waiting.add(PodAtPermit(pod, node, holds))
     return Decision(unit, pod, node, cycle, runtime, holds)
 
 
@@ -71,7 +102,6 @@ def _undo(decisions: Iterable[Decision], cache: Cache) -> None:
 
 def _undo_one(cycle: Cycle, pod: PodInfo, node: str, runtime: Runtime, cache: Cache) -> None:
     """As `give_back`, but the transaction still holds the pod and takes it off later."""
-    runtime.handle.waiting.remove(pod.uid)
     try:
         runtime.unreserve(cycle, pod, node)
     finally:

@@ -93,12 +93,12 @@ class GroupCycle:
         self._forget()
 
     def _forget(self) -> None:
-        """Nothing is known of the nodes yet."""
+        """Forget all that the attempt has read of the nodes."""
         self._filtered: list[Filtered] = []
         """The verdicts for the first roles, for messages about them."""
         self._capacities: dict[int, Int64Column] = {}
         self._rejecting: set[str] = set()
-        """The plugins because of which members of the other roles have no node."""
+        """The plugins that leave members of the other roles without a node."""
         self._filler = Filler(self._group, self._runtime, self._cache, self._feasible)
 
     def _of_others(self, nominations: Nominations) -> Nominations:
@@ -114,7 +114,7 @@ class GroupCycle:
         return pod.is_anew and self._runtime.group_key(pod) == self._group.key
 
     def begin(self) -> Steps[GroupAttempt]:
-        """Read the cluster as it is now."""
+        """Read the cluster as it is now; returns the attempt, with the members' roles and capacities."""
         placed = list(self._runtime.handle.members(self._group.key))
         roles = []
         for (subgroup, _), pods in self._members.items():
@@ -141,14 +141,14 @@ class GroupCycle:
         filtered = self._feasible(pods[0])
         if len(self._filtered) < _MOST_TOLD:
             self._filtered.append(filtered)
-        else:  # what was found on all nodes is too much to keep for each of many
+        else:  # the verdicts on all nodes take too much memory to be kept for many roles
             self._rejecting |= self._runtime.evaluator.diagnose(filtered).plugins()
-        # Where other members have to be there first, only filling can tell which nodes will do.
+        # If a pod can be placed only after other members, only filling tells which nodes accept the pod.
         is_open = is_drawn_by(pods[0], itertools.chain.from_iterable(self._members.values()))
         room = self._filler.capacity(filtered, is_open)
         capacity = read_only(np.minimum(room, len(pods)))
         if len(self._members) > 1:
-            # Of many kinds of members most fit on the same nodes: one column for all of them.
+            # Most roles fit on the same nodes, so equal capacities share one column.
             known = self._capacities.setdefault(hash(capacity.tobytes()), capacity)
             capacity = known if np.array_equal(known, capacity) else capacity
         return Role(subgroup, pods, capacity, int(room.sum()))
@@ -159,7 +159,7 @@ class GroupCycle:
         missing = Progress.of(self._group, len(attempt.placed), len(attempt.pods)).missing
         if missing:
             message = f"waiting for {missing} more pods of the group"
-            return GroupRejection(self._unit, message, frozenset((GROUPS,)), self._group)
+            return GroupRejection(self._unit, message, frozenset((GROUPS,)), self._group, is_incomplete=True)
         found = yield from self._search(attempt)
         if found is None:
             with self._runtime.conceded(attempt) as is_conceded:
@@ -200,7 +200,7 @@ class GroupCycle:
         return to_the_end(other.fit())
 
     def fit(self) -> Steps[Mapping[str, int] | None]:
-        """The nodes to which the members would go on the columns as they are; nothing is kept."""
+        """The rows to which the members would go on the columns as they are, by pod UID; None if there is no room."""
         attempt = yield from self.begin()
         placements = self._runtime.generate(attempt)
         if isinstance(placements, Status):
@@ -239,7 +239,7 @@ class GroupCycle:
     # Candidates
 
     def _candidates(self, placements: Iterable[Placement]) -> Generator[Placement, None, None]:
-        """The placements to try, or the parts of them that plugins name, in order; a bounded number of them."""
+        """The placements to try, or the parts of them that plugins name, in order; at most MOST_TRIED."""
         tiers = itertools.groupby(self._in_time(placements), key=lambda placement: placement.tier)
         left = MOST_TRIED
         for _, tier in tiers:
@@ -259,14 +259,15 @@ class GroupCycle:
     def _ranked(self, placements: list[Placement]) -> Iterator[Placement]:
         """The placements whose capacity is large enough, the best first."""
         roles = self._attempt.roles
-        large, lacking = [], []
-        for placement in placements:
-            holds = [int(role.capacity[placement.rows].sum()) for role in roles]
-            if self._may_hold(holds):
-                large.append(placement)
-                lacking.append(any(held < len(role.pods) for held, role in zip(holds, roles, strict=True)))
-        if not large:
+        if sum([min(role.room, len(role.pods)) for role in roles]) < self._attempt.fewest:
+            return  # the cluster as a whole is too small
+        members = np.array([[len(role.pods)] for role in roles])
+        held = np.minimum(_held(placements, roles), members)
+        enough = np.flatnonzero(held.sum(axis=0) >= self._attempt.fewest)
+        if not len(enough):
             return
+        lacking = np.any(held[:, enough] < members, axis=0).tolist()
+        large = [placements[number] for number in enough.tolist()]
         weight = self._runtime.placement_weight
         wishes = [
             drawn_to(meant_for(role.pods, self._cache.nodes), self._runtime.evaluator.wishes(filtered), filtered)
@@ -290,11 +291,6 @@ class GroupCycle:
             for role, wish in zip(self._attempt.roles, wishes, strict=False)  # of the first kinds of members
             if wish is not None
         )
-
-    def _may_hold(self, holds: Sequence[int]) -> bool:
-        roles = self._attempt.roles
-        enough = sum(min(held, len(role.pods)) for held, role in zip(holds, roles, strict=True))
-        return enough >= self._attempt.fewest
 
     def _try(self, placement: Placement) -> Steps[GroupDecision | None]:
         attempt = self._attempt
@@ -357,3 +353,14 @@ class GroupCycle:
         attempt = self._attempt
         said = dict.fromkeys([*attempt.messages, *self._said])
         return why_none(attempt, said, self._filtered, diagnoses, self._cache.nodes.count)
+
+
+def _held(placements: Sequence[Placement], roles: Sequence[Role]) -> Int64Column:
+    """How many members of each role fit on each placement, by their capacities: roles x placements."""
+    ends = np.cumsum([len(placement.rows) for placement in placements])
+    rows = np.concatenate([placement.rows for placement in placements])
+    held = np.zeros((len(roles), len(placements)), dtype=np.int64)
+    for number, role in enumerate(roles):
+        until = np.concatenate(([0], np.cumsum(role.capacity[rows])))[np.concatenate(([0], ends))]
+        held[number] = np.diff(until)
+    return held

@@ -50,7 +50,7 @@ def decide_group(
 ) -> Decided:
     """One scheduling cycle for a group at once, within a deadline. A plugin that raises fails this unit alone."""
     decided = GroupSearch(unit, runtime, cache, deadline or Deadline(GANG_SECONDS)).go_on(nominations, now)
-    assert decided is not None  # it stops early only where its stretch ends
+    assert decided is not None  # only the end of a stretch interrupts a search, and this one has no end
     return decided
 
 
@@ -102,7 +102,7 @@ class GroupSearch:
                 group, roles = read_group(self.unit.members, self.runtime)
                 if isinstance(group, str):
                     one = one_of(self.unit.members, self.runtime)
-                    return GroupRejection(self.unit, group, frozenset((GROUPS,)), one)
+                    return GroupRejection(self.unit, group, frozenset((GROUPS,)), one, is_incomplete=True)
                 self._group = group
                 self._cycle = GroupCycle(self.unit, group, roles, self.runtime, self._cache, nominations, now)
                 self._steps = self._cycle.decide()
@@ -130,7 +130,7 @@ class LongSearches:
         return self._left[0] if self._left else None
 
     def leave(self, search: GroupSearch, now: float, seconds: float) -> bool:
-        """Keep a search that has had a stretch of so many seconds; False if too many are kept already."""
+        """Keep a search that has had a stretch of this many seconds; False if too many are kept already."""
         self.over(search)
         if len(self._left) >= self._most:
             return False

@@ -12,17 +12,17 @@ from gangline.profile.entries import Filtered
 def why_none(
     attempt: GroupAttempt, said: Iterable[str], filtered: Sequence[Filtered], diagnoses: Sequence[Diagnosis], nodes: int
 ) -> str:
-    """What plugins said of placements, and for each role with too little room why so many nodes reject it.
+    """What plugins said of placements, and for each role with too little room how many nodes reject it, and why.
 
     `filtered` and `diagnoses` have the verdicts for the first roles.
     """
     words = [f"no placement for {attempt.fewest} pods", *said]
     for role, verdicts, diagnosis in zip(attempt.roles, filtered, diagnoses, strict=False):
-        held = int(role.capacity.sum())
-        if held >= len(role.pods) and verdicts.feasible.any():
+        held = min(role.room, len(role.pods))
+        if held == len(role.pods) and verdicts.feasible.any():
             continue
         name = f" of {role.subgroup}" if role.subgroup else ""
-        words.append(f"{min(held, len(role.pods))} of {len(role.pods)} pods{name} fit on {nodes} nodes")
+        words.append(f"{held} of {len(role.pods)} pods{name} fit on {nodes} nodes")
         words.append(_why_not(role, verdicts, diagnosis, nodes))
     return f"gang {attempt.group.namespace}/{attempt.group.name}: {'; '.join(words)}"
 

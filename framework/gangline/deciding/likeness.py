@@ -7,17 +7,18 @@ group has chosen, which is read by the framework itself and by no plugin.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from gangline.groups.strategy import PLACEMENT_STRATEGY
 from gangline.profile.runtime import Runtime
 from gangline.state.pods import PodInfo
 
 
-def likeness(pod: PodInfo, runtime: Runtime) -> Hashable:
-    """A value that is equal for two members when neither the plugins nor the framework can tell them apart.
+def likenesses(pods: Sequence[PodInfo], runtime: Runtime) -> list[Hashable]:
+    """For each pod a value; two are equal when neither the plugins nor the framework can tell the members apart.
 
     Raises PluginError.
     """
-    annotations = runtime.handle.workload(pod)
-    return runtime.evaluator.likeness(pod, annotations), annotations.get(PLACEMENT_STRATEGY)
+    annotations = list(map(runtime.handle.workload, pods))
+    strategies = [each.get(PLACEMENT_STRATEGY) for each in annotations]
+    return list(zip(runtime.evaluator.likenesses(pods, annotations), strategies, strict=True))

@@ -34,7 +34,7 @@ def meant_for(pods: Sequence[PodInfo], nodes: Nodes) -> Rows:
 
 
 def drawn_to(meant: Rows, wishes: Wishes | None, filtered: Filtered) -> Wishes | None:
-    """The wishes of like pods, or none, with the nodes that they are meant for above all others."""
+    """The wishes of like pods, with the nodes that they are meant for above all others; as given if there are none."""
     if not len(meant):
         return wishes
     index, scores = wishes or (np.flatnonzero(filtered.feasible), np.zeros(np.count_nonzero(filtered.feasible)))

@@ -5,13 +5,14 @@ After a decision the pod is assumed in the cache. After a rejection the cluster 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gangline.api.cycle_state import Cycle
 from gangline.deadline import NO_DEADLINE, POD_SECONDS, Deadline, exceeded
+from gangline.deciding.kinds import kind_of
 from gangline.errors import GanglineError
 from gangline.profile.entries import Filtered
 from gangline.profile.runtime import Runtime
@@ -19,7 +20,7 @@ from gangline.queueing.nominating import Nominations
 from gangline.queueing.units import Unit
 from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
-from gangline.status import Code, ScoreColumn, Status
+from gangline.status import BoolColumn, Code, ScoreColumn, Status
 
 
 @dataclass(slots=True, eq=False)  # not frozen: that takes a microsecond for each member of a gang
@@ -51,11 +52,13 @@ class Rejection:
     nominated_node_name: str | None = None
     """The node on which plugins make room; "" if there is none any more, None if the nomination has not changed."""
     is_error: bool = False
-    """A fault, not a verdict: the pod is tried again even if nothing happens in the cluster."""
+    """Whether a fault is the reason, not a verdict: the pod is tried again even if nothing happens in the cluster."""
     is_late: bool = False
-    """The deadline has passed: the pod is tried again, but after a longer time each time."""
+    """Whether the deadline has passed: the pod is tried again, but after a longer time each time."""
     has_lost_node: bool = False
-    """The chosen node has been deleted: the pod is tried again at once."""
+    """Whether the chosen node has been deleted: the pod is tried again at once."""
+    kind: Hashable | None = None
+    """Equal for pods that the same plugins would reject now; see `kinds`."""
 
 
 def decide(
@@ -84,8 +87,9 @@ def find_feasible(pod: PodInfo, runtime: Runtime, cache: Cache, nominations: Nom
     """The feasible nodes; nominated pods of at least this priority count as if they were on their nodes.
 
     As in kube-scheduler, a node must pass both with and without the nominated pods, because the pod may depend on them.
-    A node that does not pass without them is lost anyway, so the pods that are nominated there are left out: most
-    nominated pods wait for a node that is still full, and placing a large gang for each decision would take long.
+    A node that does not pass without them is not feasible in any case, so the pods that are nominated there are left
+    out: most nominated pods wait for a node that is still full, and placing a large gang for each decision would take
+    long.
     """
     filtered = runtime.filter(pod)
     if filtered.status is not None or not nominations or not filtered.feasible.any():
@@ -100,7 +104,7 @@ def find_feasible(pod: PodInfo, runtime: Runtime, cache: Cache, nominations: Nom
     if not expected:
         return filtered
     with cache.transaction() as tx:
-        with cache.foreseen():  # what is being freed for the nominated pods is theirs
+        with cache.foreseen():  # what is being freed belongs to the nominated pods
             for other, row in expected:
                 tx.place(other, row)
         with_them = runtime.filter(pod)
@@ -110,6 +114,19 @@ def find_feasible(pod: PodInfo, runtime: Runtime, cache: Cache, nominations: Nom
     without = runtime.filter(pod)
     without.feasible = without.feasible & feasible
     return without
+
+
+def find_place(
+    pod: PodInfo, runtime: Runtime, cache: Cache, nominations: Nominations, allowed: BoolColumn | None = None
+) -> Mapping[str, int] | None:
+    """The UID of a pod with the row of the best node that is allowed; None if no such node is feasible.
+
+    Nothing is assumed. Raises GanglineError.
+    """
+    filtered = find_feasible(pod, runtime, cache, nominations)
+    if allowed is not None:
+        filtered.feasible = filtered.feasible & allowed
+    return {pod.uid: choose(pod, runtime, cache, filtered)} if filtered.feasible.any() else None
 
 
 def _detached(filtered: Filtered) -> Filtered:
@@ -132,7 +149,8 @@ def _unschedulable(unit: Unit, runtime: Runtime, filtered: Filtered) -> Rejectio
     if filtered.status is not None and filtered.status.code is Code.ERROR:
         return Rejection(unit, unit.pod, filtered.status.message, frozenset(), "", is_error=True)
     diagnosis = runtime.evaluator.diagnose(filtered)
-    rejection = Rejection(unit, unit.pod, diagnosis.message(), runtime.reject(diagnosis))
+    plugins = runtime.reject(diagnosis)
+    rejection = Rejection(unit, unit.pod, diagnosis.message(), plugins, kind=kind_of(unit.pod, runtime, plugins))
     if not diagnosis.nodes.count:
         return replace(rejection, nominated_node_name="")
     try:
@@ -152,7 +170,8 @@ def failed(unit: Unit, error: GanglineError) -> Rejection:
 def helped(rejection: Rejection, nominated: str | None, said: str) -> Rejection:
     """The rejection with the nomination and the messages of the post_filter plugins."""
     message = f"{rejection.message} {said}" if said else rejection.message
-    return replace(rejection, message=message, nominated_node_name=nominated)
+    kind = None if nominated else rejection.kind  # plugins may make room for the others of its kind too
+    return replace(rejection, message=message, nominated_node_name=nominated, kind=kind)
 
 
 def commit(unit: Unit, runtime: Runtime, cache: Cache, cycle: Cycle, row: int) -> Decision | Rejection:

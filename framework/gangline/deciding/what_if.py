@@ -14,7 +14,7 @@ from gangline.api.pod_group import GroupAttempt
 from gangline.deciding.group_filling import to_the_end
 from gangline.deciding.group_reading import read_group
 from gangline.deciding.group_scheduling import GroupCycle
-from gangline.deciding.scheduling import choose, find_feasible
+from gangline.deciding.scheduling import find_place
 from gangline.profile.handle import Pending
 from gangline.profile.runtime import Runtime
 from gangline.queueing.nominating import Nominations
@@ -59,25 +59,21 @@ class WhatIf(Pending):
         runtime, cache = self._runtimes[profile], self._cache
         key = runtime.group_key(pods[0])
         if not key:
-            return self._find_place(pods[0], runtime, allowed)
+            return find_place(pods[0], runtime, cache, self._nominations(), allowed)
         group, members = read_group(pods, runtime)
         if isinstance(group, str):
             return None
         unit = Unit(list(pods), added=0.0, group=key)
         return to_the_end(GroupCycle(unit, group, members, runtime, cache, self._nominations(), 0.0, allowed).fit())
 
-    def _find_place(self, pod: PodInfo, runtime: Runtime, allowed: BoolColumn) -> Mapping[str, int] | None:
-        filtered = find_feasible(pod, runtime, self._cache, self._nominations())
-        filtered.feasible = filtered.feasible & allowed
-        if not filtered.feasible.any():
-            return None
-        return {pod.uid: choose(pod, runtime, self._cache, filtered)}
-
     def attempt(self, profile: str, key: str) -> GroupAttempt | None:
         """See `Handle.attempt`."""
         runtime, unit = self._runtimes[profile], self._waiting(key)
-        group, members = read_group(unit.members, runtime) if unit is not None else ("", {})
-        if unit is None or isinstance(group, str):
+        waiting = [pod for pod in self.queued_members(key) if pod.uid not in self._cache.pods]
+        if unit is None or not waiting:
+            return None
+        group, members = read_group(waiting, runtime)
+        if isinstance(group, str):
             return None
         nominations, now = self._nominations(), self._monotonic()
         return to_the_end(GroupCycle(unit, group, members, runtime, self._cache, nominations, now).begin())

@@ -1,6 +1,6 @@
 """Allocates the claims of a pod on one node after the other, as kube-scheduler would.
 
-`Allocator.ask` turns claims into a question. Its answers come from three steps, the cheap ones first. Columns over all
+`Allocator.ask` turns claims into a question. The answers come from three steps, the cheapest first. Columns over all
 devices say which of them each request may be given (`candidates`). Counting then settles most nodes without a search
 (`counting`). For the others, and for the devices themselves, the part of the columns that concerns the node is cut out
 as a small problem (`cutting`), and a search finds the solution that kube-scheduler would find (`search`).
@@ -13,7 +13,7 @@ solution is improved afterwards: the devices with the least loss serve (`losses`
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from gangline.deadline import Deadline
 from gangline.dra.asking import MOST_DEVICES, Alternative, Ask, read
 from gangline.dra.candidates import USABLE, Candidates
+from gangline.dra.counters import CounterRoom
 from gangline.dra.counting import Counted, Counting, Outcomes
 from gangline.dra.cutting import Cut, Unallocatable, cut, problem_of, state_of, within
 from gangline.dra.layout import DeviceLayout
@@ -34,6 +35,7 @@ from gangline.dra.problem import NodeProblem
 from gangline.dra.reaching import Reaching
 from gangline.dra.reading import CONSUMES, SHAREABLE
 from gangline.dra.results import Gift, allocation
+from gangline.dra.rows import RowNumbers
 from gangline.dra.search import Ending, SearchAnswer
 from gangline.dra.selecting import Selectors
 from gangline.dra.sharing import Values
@@ -47,13 +49,13 @@ from gangline.model.resource_slices import DeviceClass
 from gangline.status import BoolColumn
 
 Order = Literal["upstream", "best"]
-"""The order in which devices are tried: kube-scheduler's, or by what is lost with them, the least first."""
+"""The order in which devices are tried: kube-scheduler's order, or the devices with the least loss first."""
 SharedOn = Mapping[int, NDArray[np.intp]]
-"""By number of a claim: the rows of nodes all of which have to reach its devices."""
+"""By number of a claim: the rows of the nodes, all of which must be able to use the devices of the claim."""
 _MOST_CUT_BYTES = 16 << 20
-"""The memory of the cuts of one question."""
+"""Bytes of the cuts of one question, at most."""
 _CUT_BYTES = 1500
-"""The memory of a cut without its positions, about."""
+"""Bytes of a cut without its positions, about."""
 _POSITION_BYTES = 150
 _FEW = 4096
 """If at most this many nodes have changed, only their cuts are forgotten, else all cuts."""
@@ -64,11 +66,11 @@ class NodeVerdict:
     """What a node has for the claims of a pod."""
 
     allocations: tuple[ResourceClaimAllocation, ...] | None = None
-    """One for each claim, if there are devices for all."""
+    """One allocation for each claim; None if the node does not have devices for all claims."""
     error: str = ""
-    """Why the pod cannot be decided at all, whatever other nodes have; or that the search was given up on this node."""
+    """Why the pod cannot be scheduled on any node; or that the search was given up on this node. "" for neither."""
     is_exhaustive: bool = True
-    """False if the search for devices was given up: other nodes may serve."""
+    """False if the search was given up before all solutions were tried: other nodes may have the devices."""
 
 
 class Allocator:
@@ -91,25 +93,30 @@ class Allocator:
         self.losses = Losses(standing, selectors.properties)
         self.units = Units(standing, self.losses)
         self._layout = DeviceLayout(standing)
+        self._counter_room = CounterRoom(standing, selectors.properties)
 
     def within(self, deadline: Deadline) -> AbstractContextManager[None]:
-        """In this block DeadlineExceeded is raised where selectors take longer; what is known by then is kept."""
+        """A block in which selectors that take longer raise DeadlineExceeded; their verdicts so far are kept."""
         return self._selectors.within(deadline)
 
     def ask(self, claims: Sequence[ResourceClaim]) -> PodAllocator:
         """What nodes have for the claims of a pod. Raises InvalidObject: no node can have anything for such claims."""
         ask = read(claims, self._classes)
         candidates = Candidates(ask, self._standing, self._selectors)
-        return PodAllocator(ask, candidates, self._share_id, self._solver, self.losses, self.units, self._layout)
+        counting = Counting(candidates, self._counter_room)
+        return PodAllocator(
+            ask, candidates, counting, self._share_id, self._solver, self.losses, self.units, self._layout
+        )
 
 
 class PodAllocator:
-    """Answers for one pod, node by node; nodes of one shape are solved once."""
+    """Answers for one pod, node by node. Nodes with equal problems share one search."""
 
     def __init__(
         self,
         ask: Ask,
         candidates: Candidates,
+        counting: Counting,
         share_id: Callable[[], str],
         solver: Solver,
         losses: Losses,
@@ -118,7 +125,7 @@ class PodAllocator:
     ) -> None:
         self._ask = ask
         self._candidates = candidates
-        self._counting = Counting(candidates)
+        self._counting = counting
         self._share_id = share_id
         self._solver = solver
         self._losses = losses
@@ -128,13 +135,13 @@ class PodAllocator:
         self._reaching = Reaching(candidates)
         self._cuts: dict[int, Cut] = {}
         self._outlines: dict[int, Outline | None] = {}
-        """By node with a cut, for the order `best`."""
+        """By row of a node that has a cut: its outline, for the order `best`; see `losses`."""
         self._cut_bytes = 0
         self._moved = candidates.table.moved.position
 
     @property
     def nbytes(self) -> int:
-        """The memory of what is kept for the question."""
+        """Bytes of everything that is kept for the question."""
         return self._candidates.nbytes + self._cut_bytes
 
     def everywhere(self, size: int) -> Outcomes:
@@ -142,19 +149,19 @@ class PodAllocator:
         return self.counted(size).outcomes
 
     def counted(self, size: int, nodes: NDArray[np.int64] | None = None, is_bare: bool = False) -> Counted:
-        """The counts for the nodes in these rows; without rows, for the nodes in the first `size` rows.
+        """The counts for the nodes in these rows; without `nodes`, for the nodes in the first `size` rows.
 
-        With `is_bare`, as if no claim had any device.
+        With `is_bare` the counts are made as if no claim had any device.
         """
         return self._counting.count(size, nodes, is_bare)
 
     @property
     def least(self) -> int:
-        """How many devices the claims are given at least."""
+        """The smallest number of devices that satisfies the claims."""
         return self._ask.least
 
     def usable(self) -> BoolColumn:
-        """By row of the table: whether some request may be given the device if no claim has it."""
+        """By row of the table: whether some request may be given the device while no claim has the device."""
         candidates = self._candidates
         found: BoolColumn = np.zeros(len(candidates.table), dtype=np.bool_)
         for number in range(len(candidates.alternatives)):
@@ -162,7 +169,9 @@ class PodAllocator:
         return found
 
     def is_in_use(self, node: int) -> bool:
-        """Whether a claim has a device that the claims might get on the node in this row, or consumes its counters."""
+        """Whether other claims have a device that these claims might get on the node in this row, or consume counters
+        of such a device.
+        """
         table, states = self._candidates.table, self._candidates.standing.states
         for each in table.pools_of(node):
             mine = each.rows[self._candidates.matter(each.rows)]
@@ -174,12 +183,12 @@ class PodAllocator:
                     return True
         return False
 
-    def weighed(self, size: int, nodes: NDArray[np.int64] | None = None, chosen: Chosen = ()) -> Values:
+    def weighed(self, size: int, nodes: NDArray[np.int64] | None = None, chosen: Chosen = frozenset()) -> Values:
         """What is lost on the nodes in these rows if they serve the question; on the first `size` rows without."""
         return self._weighing.weigh(size, nodes, chosen)
 
     def wanted(self) -> tuple[int, int]:
-        """How many GPUs are asked for, and the thousandths of each: see `units`."""
+        """How many GPUs the claims ask for, and how many thousandths of each GPU: see `units`."""
         return self._units.wanted(self._candidates)
 
     def stock(self, nodes: NDArray[np.int64]) -> DeviceStock:
@@ -198,10 +207,10 @@ class PodAllocator:
         order: Order = "upstream",
         shared_on: SharedOn | None = None,
     ) -> NodeVerdict:
-        """The verdict on the node in this row. The devices are for `claims`, which have the same specs as the claims of
-        the question, or for the claims of the question.
+        """The verdict on the node in this row, with devices for `claims`; without `claims`, for those of the question.
 
-        `shared_on` has nodes for claims, by number: these claims get only devices that all of the nodes may use.
+        `claims` have the same specs as the claims of the question. A claim with an entry in `shared_on` gets only
+        devices that all nodes of the entry may use.
         """
         found = self._found(node, shared_on)
         if isinstance(found, NodeVerdict):
@@ -211,13 +220,41 @@ class PodAllocator:
             answer = self._improved(node, of_node, state, answer, shared_on)
         return NodeVerdict(self._allocations(answer, of_node.devices.rows, node_name, claims or self._ask.claims))
 
+    def choices(self, size: int, nodes: NDArray[np.int64]) -> Iterator[tuple[Chosen, RowNumbers]]:
+        """Which alternatives the claims get on the nodes in these rows, in the order of kube-scheduler.
+
+        Yields claims, by number, and names of alternatives, with the places of nodes where these are chosen; a node
+        that does not have the devices is left out.
+        """
+        firsts = self._counting.first_fits(size, nodes)
+        for first in np.unique(firsts[firsts >= 0]).tolist():
+            yield self._named(self._counting.combinations[first]), np.flatnonzero(firsts == first)
+        places = np.flatnonzero(firsts < 0)
+        where = dict(zip(nodes[places].tolist(), places.tolist(), strict=True))
+        for group in self.alike(nodes[places]):
+            found = self._found(group[0])
+            if not isinstance(found, NodeVerdict):
+                given = dict.fromkeys(number for _, number, _ in found[2].given)
+                yield self._named(given), np.array([where[node] for node in group], dtype=np.int64)
+
+    def _named(self, numbers: Iterable[int]) -> Chosen:
+        """Those of these alternatives that get devices, if their request lists several."""
+        alternatives, requests = self._candidates.alternatives, self._ask.requests
+        return frozenset(
+            (each.claim, each.name)
+            for each in map(alternatives.__getitem__, numbers)
+            if requests[each.claim][each.request].is_prioritized and (each.is_all or each.count)
+        )
+
     def refusal(self, node: int) -> NodeVerdict | None:
-        """Why the node in this row has nothing for the claims; None if it has something for all of them."""
+        """Why the node in this row lacks devices for some of the claims; None if it has devices for all of them."""
         found = self._found(node)
         return found if isinstance(found, NodeVerdict) else None
 
     def reached(self, size: int) -> tuple[list[BoolColumn], BoolColumn]:
-        """Of the first `size` nodes: the sets that may use a free device together, and those with one of their own."""
+        """For the first `size` nodes: the sets of nodes that may use one free device together, and which nodes have a
+        free device that no other node may use; see `reaching`.
+        """
         return self._reaching.sets(size), self._reaching.alone(size)
 
     def _found(
@@ -233,7 +270,7 @@ class PodAllocator:
         return (found, state, answer) if answer.ending is Ending.FOUND else self._refusal(answer, found.devices.rows)
 
     def _answer(self, found: Cut, state: Hashable | None, shared_on: SharedOn | None) -> SearchAnswer:
-        """Raises Unallocatable."""
+        """The solution in kube-scheduler's order, from memory if the state is known. Raises Unallocatable."""
         answer = found.shape.answers.get(state) if state is not None else None
         if answer is None:
             answer = self._solved(found, shared_on)
@@ -244,7 +281,9 @@ class PodAllocator:
     def _improved(
         self, node: int, found: Cut, state: Hashable | None, first: SearchAnswer, shared_on: SharedOn | None
     ) -> SearchAnswer:
-        """The answer in the order `best`; where devices are neither shared nor have counters, kept by their states."""
+        """The answer in the order `best`. It is kept by the states of the devices, unless a device may be shared or
+        consumes counters.
+        """
         outline = self._outline(node, found) if found.is_plain and state is not None else None
         if outline is None:
             return self._solved_best(found, first, shared_on)
@@ -271,7 +310,7 @@ class PodAllocator:
         return self._solver.solve(problem)
 
     def _problem(self, found: Cut, shared_on: SharedOn | None) -> NodeProblem:
-        """The problem of a node as things stand. Raises Unallocatable."""
+        """The problem of a node with the devices that are taken now. Raises Unallocatable."""
         problem = problem_of(self._candidates, found)
         if shared_on is None:
             return problem

@@ -29,12 +29,12 @@ _MOST_TOLERATIONS = 16
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One way to satisfy a request; most requests have one alone."""
+    """One way to satisfy a request; most requests have a single alternative."""
 
     claim: int
     request: int
     name: str
-    """The name in the allocation: the request's, with that of the alternative if there are several."""
+    """The name in the allocation: REQUEST, or REQUEST/SUBREQUEST if the request lists alternatives."""
     base: str
     """The name of the request."""
     device_class: DeviceClass
@@ -52,11 +52,11 @@ class Alternative:
 
     @property
     def least(self) -> int:
-        """How many devices are given at least, besides those that are only observed."""
+        """The smallest number of devices that satisfies the alternative; devices that it only observes do not count."""
         return 0 if self.is_admin else 1 if self.is_all else self.count
 
     def is_named_in(self, names: Sequence[str]) -> bool:
-        """Whether the names of requests in a constraint mean this one; no names mean all."""
+        """Whether the request names of a constraint include this alternative; no names include every alternative."""
         return not names or self.base in names or self.name in names
 
 
@@ -67,12 +67,12 @@ class ClaimRequest:
     name: str
     alternatives: tuple[Alternative, ...]
     is_prioritized: bool
-    """Whether it lists alternatives."""
+    """Whether the request lists alternatives (firstAvailable)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimConstraint:
-    """What the devices of a claim must have in common, or must not."""
+    """An attribute whose value the devices of a claim must have in common or, with `is_distinct`, must not."""
 
     attribute: str
     is_distinct: bool
@@ -90,7 +90,7 @@ class Ask:
     """By claim."""
 
     def named(self, claim: int) -> str:
-        """A claim, by its number, as messages name it."""
+        """The words for the claim with this number in messages: claim NAMESPACE/NAME."""
         metadata = self.claims[claim].metadata
         return f"claim {metadata.namespace}/{metadata.name}"
 
@@ -101,12 +101,12 @@ class Ask:
 
     @property
     def least(self) -> int:
-        """How many devices are given at least to claims that ask for this, besides those that they only observe."""
+        """The smallest number of devices that satisfies all claims; devices that they only observe do not count."""
         return sum(min(each.least for each in request.alternatives) for asked in self.requests for request in asked)
 
 
 def read(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]) -> Ask:
-    """What claims ask for. Raises InvalidObject: such claims cannot be allocated anywhere."""
+    """The requests and constraints of the claims. Raises InvalidObject for claims that no node can satisfy."""
     for claim in claims:
         devices, path = claim.spec.devices, _path(claim)
         check_count(f"{path}.requests", devices.requests, _MOST_ENTRIES)

@@ -1,10 +1,10 @@
 """The cheapest of several solutions of a problem: the allocation order `best`.
 
-kube-scheduler's solution is the first in the order of the devices. This order looks for others by the same search,
-which is given the devices in other orders: those with the least loss first, and for several devices those first that
-are linked with one of them. So all solutions obey the same rules, and there is one exactly if the order of
-kube-scheduler has one. Where the order of the devices can change more than which of them are given, nothing is
-reordered.
+kube-scheduler takes the first solution in the order of the devices. This module looks for other solutions by the same
+search, which is given the devices in other orders: first the devices with the least loss, then, where several devices
+are asked for, the devices that are linked with one of them. So all solutions obey the same rules, and the order `best`
+has a solution exactly if kube-scheduler's order has one. Where the order of the devices can also change how a search
+ends (`search.is_free_of_order`), nothing is reordered.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from gangline.dra.search import Ending, SearchAnswer, is_free_of_order, solve
 from gangline.dra.stakes import Stakes
 
 MOST_STARTS = 16
-"""Groups of linked devices of which each is tried as the first."""
+"""Groups of linked devices, at most, that are tried in turn as the group that comes first."""
 _MOST_CELLS = 200_000
-"""Devices times choices of all orders together: a very large problem is solved in the order of its positions alone."""
+"""Devices times choices, summed over all orders that are tried: a very large problem keeps its first solution."""
 _EQUAL = 1e-9
-"""A difference that is no more than a rounding error."""
+"""Losses that differ by less than this count as equal: the difference is a rounding error."""
 
 
 def improved(problem: NodeProblem, stakes: Stakes, first: SearchAnswer, most_steps: int) -> SearchAnswer:
-    """The cheapest solution that is found, or `first`, a solution in the order of the positions, if none is cheaper."""
+    """The cheapest solution that was found; `first`, the solution in the order of the positions, if none is cheaper."""
     if not first.given or not is_free_of_order(problem):
         return first
     best, least = first, loss_of(problem, stakes, first)
@@ -39,13 +39,13 @@ def improved(problem: NodeProblem, stakes: Stakes, first: SearchAnswer, most_ste
 
 
 def loss_of(problem: NodeProblem, stakes: Stakes, answer: SearchAnswer) -> float:
-    """What is lost with the devices of an answer; nothing with those that are only observed."""
+    """The loss with the devices of an answer; devices that a claim only observes cost nothing."""
     taken = [position for _, number, position in answer.given if not problem.choices[number].is_admin]
     return stakes.loss(sorted(taken))
 
 
 def _orders(problem: NodeProblem, stakes: Stakes, number: int) -> Iterator[list[int]]:
-    """Orders in which the positions are tried."""
+    """The orders in which the positions are tried, the most promising first; `number` devices are asked for."""
     candidates: Mask = 0
     for choice in problem.choices:
         candidates |= choice.candidates

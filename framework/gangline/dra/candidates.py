@@ -1,7 +1,7 @@
-"""Which devices the claims of a pod may get, in columns over the table, and one node's problem cut out of them.
+"""Which devices the claims of a pod may get, in columns over the table.
 
-The columns do not depend on what is taken, so they are kept, and only rows whose devices change are looked at again.
-What is taken comes in when a node's problem is cut out, or when nodes are counted.
+The columns do not depend on which devices claims have, so the columns are kept, and only rows whose devices change are
+evaluated again. `cutting` and `counting` then look at which of the devices are taken.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from gangline.dra.standing import Standing
 from gangline.status import BoolColumn
 
 MEANT = 1
-"""A flag: the device is asked for: selectors hold, and the capacities could suffice."""
+"""A flag: the request means the device: all selectors hold, and the device could give the requested capacities."""
 USABLE = 2
-"""A flag: it is meant, and its taints are tolerated."""
+"""A flag: the device is MEANT, and the request tolerates its taints."""
 FAILS = 4
-"""A flag: a selector fails."""
+"""A flag: a selector fails with an error for the device."""
 
 Flags = NDArray[np.uint8]
 _Consumption = dict[str, tuple[Amount, int]]
 
 
 class Candidates:
-    """The devices for one ask."""
+    """The devices for the claims of one pod."""
 
     def __init__(self, ask: Ask, standing: Standing, selectors: Selectors) -> None:
         self.ask = ask
@@ -47,21 +47,21 @@ class Candidates:
             for each in self.alternatives
         ]
         self.kind_of = [alike.setdefault(key, len(alike)) for key in keys]
-        """By alternative: a number that those have in common to whom the same devices may be given."""
+        """By alternative: the number of its kind. Alternatives of one kind may be given the same devices."""
         self._of_kind = [self.alternatives[self.kind_of.index(kind)] for kind in range(len(alike))]
         self._consumption: list[dict[int, _Consumption | None]] = [{} for _ in alike]
-        """By kind and code of capacities: what a share consumes, if the device can give it."""
+        """By kind and code of capacities: what a share of the device consumes; None if the device cannot give it."""
         self._columns = [self._column(kind) for kind in range(len(alike))]
 
     def _column(self, kind: int) -> RowColumn[np.uint8]:
         return RowColumn(self.table.rows, np.uint8, lambda rows: self._evaluate(kind, rows))
 
     def flags(self, number: int) -> Flags:
-        """By row: MEANT, USABLE and FAILS for an alternative, as far as they are true."""
+        """By row: the flags MEANT, USABLE and FAILS of the device for the alternative with this number."""
         return self._columns[self.kind_of[number]].values
 
     def matter(self, rows: RowNumbers) -> BoolColumn:
-        """For each of some rows: whether an alternative has some flag."""
+        """For each of the given rows: whether the device has a flag for some alternative."""
         found = np.zeros(len(rows), dtype=np.uint8)
         for column in self._columns:
             found |= column.values[rows]
@@ -69,14 +69,14 @@ class Candidates:
 
     @property
     def nbytes(self) -> int:
-        """The memory of the columns."""
+        """Bytes of the columns."""
         return sum(column.nbytes for column in self._columns)
 
     def _evaluate(self, kind: int, rows: RowNumbers) -> Flags:
         alternative = self._of_kind[kind]
         verdicts = self._selectors.verdicts_on(alternative.expressions, rows)
         meant = verdicts == YES
-        judged = meant if alternative.capacity else meant & (self.table.traits[rows] & HAS_POLICY > 0)
+        judged = meant if alternative.capacity else meant & (self.table.traits_on(rows) & HAS_POLICY > 0)
         places = np.flatnonzero(judged)
         if len(places):
             codes, first = kinds([self.properties.capacities.codes[rows[places]]])
@@ -98,13 +98,13 @@ class Candidates:
         return self._consumed(self.kind_of[number], self.alternatives[number], row) or {}
 
     def suffices(self, number: int, row: int) -> bool:
-        """Whether a device that is meant has enough for a share, besides those that there are."""
+        """Whether a device that is MEANT has enough capacity for one more share."""
         before = self.standing.consumed_before(row)
         wanted = self.consumed(number, row)
         return all(amount.thousandths + before.get(name, 0) <= has for name, (amount, has) in wanted.items())
 
     def failure(self, number: int, row: int) -> tuple[int, str]:
-        """Which selector of an alternative fails for a device, and why."""
+        """The number of the first selector of an alternative that fails for the device in this row, and why."""
         expressions = self.alternatives[number].expressions
         verdicts = [int(self._selectors.verdicts_on((each,), np.array([row]))[0]) for each in expressions]
         failed = next(i for i, verdict in enumerate(verdicts) if verdict >= FAILURE)

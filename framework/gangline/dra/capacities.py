@@ -36,10 +36,10 @@ def check(capacity: DeviceCapacity) -> None:
 def consumption(
     capacities: Mapping[str, DeviceCapacity], requests: Mapping[str, Quantity]
 ) -> dict[str, tuple[Amount, int]] | None:
-    """By capacity: what an allocation consumes, and the thousandths that the device has.
+    """By capacity: the amount that an allocation consumes, and the thousandths that the device has.
 
-    None if the device cannot give what is asked: a capacity that it does not have, or an amount that the policy of the
-    capacity does not allow, or more than there is. Raises InvalidQuantity.
+    None if the device cannot give what `requests` ask for: a capacity that the device does not have, an amount that the
+    policy of the capacity does not allow, or more than the device has. Raises InvalidQuantity.
     """
     if any(name not in capacities for name in requests):
         return None
@@ -54,7 +54,10 @@ def consumption(
 
 
 def _consumed(requested: Quantity | None, capacity: DeviceCapacity) -> Amount:
-    """What is consumed of one capacity: the request, rounded up to what the policy allows."""
+    """The amount of one capacity that a request consumes: the request, rounded up to an amount that the policy has.
+
+    Without a request the policy's default is consumed, and without a default the whole capacity.
+    """
     policy = capacity.request_policy
     if requested is None:
         return amount(capacity.value if policy is None or policy.default is None else policy.default)
@@ -68,7 +71,7 @@ def _consumed(requested: Quantity | None, capacity: DeviceCapacity) -> Amount:
 
 
 def _rounded(wanted: Amount, valid: CapacityRange, least: Amount) -> Amount:
-    """Rounded up to the range: to its minimum, or to whole steps from there."""
+    """The wanted amount, rounded up to the minimum of the range, `least`, or to a whole number of steps above it."""
     if wanted.thousandths < least.thousandths:
         return least
     step = _step(valid)
@@ -80,7 +83,7 @@ def _rounded(wanted: Amount, valid: CapacityRange, least: Amount) -> Amount:
 
 
 def _binary(units: int) -> str:
-    """An amount as the API server writes one of binary units: with the largest suffix that leaves a whole number."""
+    """An amount as the API server writes it in binary units: with the largest suffix that leaves a whole number."""
     if abs(units) < 1024:
         return f"{units // 1000}k" if units and not units % 1000 else str(units)
     for suffix in ("", "Ki", "Mi", "Gi", "Ti", "Pi"):
@@ -91,7 +94,7 @@ def _binary(units: int) -> str:
 
 
 def _step(valid: CapacityRange) -> int:
-    """The whole units of a step; 0 is none."""
+    """The step of a range in whole units; 0 if it has none."""
     return max(0, whole(milli(valid.step))) if valid.step is not None else 0
 
 

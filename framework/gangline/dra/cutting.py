@@ -21,12 +21,12 @@ from gangline.status import BoolColumn
 
 
 class Unallocatable(Exception):
-    """The claims cannot be allocated on a node, and there is no use in trying; the pod has to wait for a change."""
+    """The claims can be allocated on no node until an object changes: other nodes need not be tried."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Devices:
-    """The devices of a node that matter to an ask."""
+    """The devices of a node that have a flag for one of the requests. A device's place among them is its *position*."""
 
     numbers: RowNumbers
     """By position: the row of the device in the table."""
@@ -44,8 +44,8 @@ class Cut:
 
     devices: _Devices
     shape: ProblemShape
-    """What it has in common with other nodes: `shape.problem` is the problem while nothing is taken of the devices, and
-    nothing is left of counters."""
+    """The part that the node has in common with other nodes. `shape.problem` is the problem with all devices free, and
+    with counters of which nothing is left."""
     counters: tuple[tuple[PlacedPool, tuple[str, str]], ...]
     """The counters of the problem: pool, counter set and name."""
     consuming: tuple[PlacedPool, ...]
@@ -55,7 +55,7 @@ class Cut:
 
 
 def cut(candidates: Candidates, node: int, solver: Solver) -> Cut:
-    """The devices of a node. Raises Unallocatable."""
+    """Cut the devices of a node out of the columns. Raises Unallocatable."""
     table = candidates.table
     pools = table.pools_of(node)
     greedy = next((alternative for alternative in candidates.alternatives if alternative.is_all), None)
@@ -82,10 +82,13 @@ def cut(candidates: Candidates, node: int, solver: Solver) -> Cut:
 
 
 def state_of(candidates: Candidates, of: Cut) -> Hashable | None:
-    """What the problem of a node depends on besides its shape; None if that has to be found out by `problem_of`."""
+    """Equal for nodes of one shape that have equal problems: the states of the devices, and what is left of counters.
+
+    None if devices are shared now: then only `problem_of` tells.
+    """
     standing = candidates.standing
     states = standing.states[of.devices.numbers].tobytes()
-    if IN_USE in states or IN_USE | TAKEN in states:  # what shares consume matters too
+    if IN_USE in states or IN_USE | TAKEN in states:  # the amounts that the shares consume belong to the problem too
         return None
     if not of.consuming:
         return states
@@ -95,7 +98,7 @@ def state_of(candidates: Candidates, of: Cut) -> Hashable | None:
 
 
 def problem_of(candidates: Candidates, of: Cut) -> NodeProblem:
-    """The problem of a node as things stand. Raises Unallocatable."""
+    """The problem of a node with the devices that are taken now. Raises Unallocatable."""
     states = candidates.standing.states[of.devices.numbers]
     if not of.is_plain or (states > TAKEN).any():
         return _Problem(candidates, of.devices, True).made()
@@ -121,7 +124,9 @@ def problem_of(candidates: Candidates, of: Cut) -> NodeProblem:
 
 
 def within(problem: NodeProblem, candidates: Candidates, allowed: Mapping[int, BoolColumn]) -> NodeProblem:
-    """The problem if claims, by number, may get the devices of these positions alone."""
+    """The problem, where some claims may get only certain devices: `allowed` has a column over the positions for the
+    number of each such claim.
+    """
     masks = {claim: _mask(column) for claim, column in allowed.items()}
     choices = [
         replace(choice, candidates=choice.candidates & mask, failures=choice.failures & mask)
@@ -186,7 +191,7 @@ class _Problem:
         )
 
     def _exhausted(self) -> list[int]:
-        """Positions of devices that consume counters of which too much is consumed."""
+        """The positions of devices in whose pool more of some counter is consumed than there is."""
         if not self._with_taken:
             return []
         standing, of = self._standing, self.of
@@ -240,7 +245,7 @@ class _Problem:
         return tuple(consumes)
 
     def _counters(self) -> tuple[tuple[Amounts, ...], tuple[int, ...]]:
-        """By position: the counters that a device consumes; and what is left of each counter."""
+        """By position the counters that the device consumes, and by counter how much is left of it."""
         numbers: dict[tuple[str, str, str, str], int] = {}
         left: list[int] = []
         consumed: list[Amounts] = [()] * len(self.of.rows)
@@ -267,7 +272,7 @@ class _Problem:
                 numbers: dict[int, int] = {}
                 codes = candidates.properties.attribute(constraint.attribute).values[self.of.numbers]
                 values = tuple(
-                    numbers.setdefault(code, len(numbers)) if code >= 0 else max(code, UNKNOWN)  # as unknown: a list
+                    numbers.setdefault(code, len(numbers)) if code >= 0 else max(code, UNKNOWN)  # a list counts as such
                     for code in codes.tolist()
                 )
                 of_claim = [number for each in requests[claim] for number in each]

@@ -1,4 +1,4 @@
-"""What is given out at one point of a search, and whether one more device can be."""
+"""The devices that a search has given out so far, and whether the search may give one more."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from gangline.dra.problem import MISSING, UNKNOWN, Choice, Mask, NodeProblem
 
 
 class Violation(Exception):
-    """A device that has to be given, because all are asked for, breaks a constraint; no other choice is tried."""
+    """A request asks for all devices, and one of these devices breaks a constraint: the search ends."""
 
     def __init__(self, choice: int, position: int) -> None:
         super().__init__(choice, position)
@@ -45,17 +45,20 @@ class Holding:
         self.shared = 0
         """Shareable devices with new shares; their counters are not counted again."""
         self.held_by: list[int] = [0] * len(problem.requests)
-        """By claim: the devices of `held` that it has."""
+        """By claim: the devices of `held` that the claim has."""
         self.counters = list(problem.counters_left)
         self.capacities = list(problem.capacities_left)
         self.numbers: list[int] = [0] * len(problem.requests)
-        """By claim: how many devices it has."""
+        """By claim: how many devices the claim has."""
         self.marks: list[list[tuple[int, dict[int, int]]]] = [[(0, {}) for _ in rules] for rules in problem.rules]
         """By claim and rule: how many devices the rule has accepted, and the values that it remembers. A rule for equal
         values remembers one value, under 0; a rule for distinct values remembers one value for each request."""
 
     def kept_from(self, claim: int, choice: Choice) -> Mask:
-        """Devices that somebody has who keeps this choice from having them."""
+        """The devices that this choice may not be given, because a claim has them.
+
+        A request with admin access may be given the devices of other claims, but no device of its claim twice.
+        """
         return self.held_by[claim] if choice.is_admin else self.held
 
     def has_capacity(self, choice: Choice, position: int) -> bool:
@@ -64,9 +67,10 @@ class Holding:
         return all(amount <= capacities[index] for index, amount in choice.consumes[position])
 
     def give(self, claim: int, number: int, position: int, is_wanted: bool) -> bool:
-        """Give a device if it is free and nothing forbids it; answers whether it was given.
+        """Give the device at a position to a claim, for the choice with this number, if the device is free and no rule
+        or amount forbids it. Returns whether the device was given.
 
-        `is_wanted` says that the claim has to have exactly this device. Raises Violation.
+        With `is_wanted` the claim must have exactly this device: a rule that forbids the device raises Violation.
         """
         problem = self._problem
         choice = problem.choices[number]
@@ -120,7 +124,7 @@ class Holding:
         self._withdraw(claim, number, position, len(self._rules[claim][number]), reserved)
 
     def _add(self, claim: int, index: int, is_distinct: bool, base: int, value: int) -> bool:
-        """Show a device to a rule; answers whether the rule admits it."""
+        """Show a device with this value to a rule; returns whether the rule admits the device."""
         if value == MISSING:
             return False
         count, values = self.marks[claim][index]

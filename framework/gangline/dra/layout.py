@@ -1,7 +1,7 @@
 """The devices of nodes, one node after the other, kept until the pools of a node change.
 
-A question about many nodes looks at the devices of all of them together. Only for nodes whose pools have changed since
-the last question the pools are read again.
+A question about many nodes looks at the devices of all these nodes together. Pools are read again only for nodes whose
+pools have changed since the last question.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gangline.dra.standing import Standing
 from gangline.status import BoolColumn
 
 _FEW = 4096
-"""If more nodes have changed, all are read again."""
+"""If more nodes than this have changed, the pools of all nodes are read again."""
 _MOST_LEFT = 65_536
 """Different remainders of counters that are told apart at a time."""
 _Left = tuple[tuple[tuple[tuple[str, str], int], ...], ...]
@@ -31,9 +31,9 @@ class LaidOut(NamedTuple):
     rows: RowNumbers
     """The devices, those of a node in the order in which they are tried."""
     place: RowNumbers
-    """By device: which of the nodes sees the device here."""
+    """By device: the position of its node among the nodes of the question."""
     order: RowNumbers
-    """By device: which of the pools of that node the device is in."""
+    """By device: the position of its pool among the pools of that node."""
 
 
 class DeviceLayout:
@@ -52,16 +52,17 @@ class DeviceLayout:
         self._rows: RowNumbers = np.zeros(0, dtype=np.int64)
         self._order: RowNumbers = np.zeros(0, dtype=np.int64)
         self._live = 0
-        """How many entries of `_rows` are in use; the others are left from nodes whose devices have changed since."""
+        """How many entries of `_rows` are in use; the others belonged to nodes whose devices have changed."""
         self._starts: RowNumbers = np.zeros(0, dtype=np.int64)
-        """By node: where its devices begin in `_rows`, plus one; 0 if its pools have to be read."""
+        """By node: the index of its first device in `_rows`, plus one; 0 if the pools of the node have to be read."""
         self._lengths: RowNumbers = np.zeros(0, dtype=np.int64)
         self._hard: BoolColumn = np.zeros(0, dtype=np.bool_)
         self._left: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        """By node: a number for what is left of the counters of its pools, plus one; 0 if that has to be read."""
+        """By node: a number that stands for what is left of the counters of its pools, plus one; 0 if the counters have
+        to be read."""
 
     def is_hard(self, nodes: RowNumbers) -> BoolColumn:
-        """For each of these nodes: whether its devices cannot be compared with those of others; see `likeness`."""
+        """For each of these nodes: whether its devices cannot be compared with those of other nodes; see `likeness`."""
         self._read(nodes)
         return self._hard[nodes]
 
@@ -80,7 +81,7 @@ class DeviceLayout:
         return LaidOut(self._rows[at], np.repeat(np.arange(len(nodes)), lengths), self._order[at])
 
     def left(self, nodes: RowNumbers) -> NDArray[np.int64]:
-        """For each of these nodes a number; where it is equal, as much is left of each counter of their pools."""
+        """For each of these nodes a number. Nodes with equal numbers have equal amounts left of all their counters."""
         self._read(nodes)
         self._follow_counters()
         unread = nodes[self._left[nodes] == 0]

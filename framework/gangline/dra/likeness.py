@@ -18,13 +18,15 @@ from gangline.dra.rows import RowNumbers, kinds
 from gangline.dra.standing import IN_USE
 
 _MOST_ROWS = 250_000
-"""Devices that are looked at together."""
+"""Devices that are compared at a time, at most."""
 _FEW = 3
-"""Up to this number, nodes are not compared."""
+"""So many nodes, or fewer, are not compared: each is a group of its own."""
 
 
 def alike(candidates: Candidates, layout: DeviceLayout, nodes: RowNumbers) -> Iterator[list[int]]:
-    """The nodes, given by their rows, in groups with equal problems; a node that is hard to compare is alone."""
+    """The nodes, given by their rows, in groups with equal problems. A node that is hard to compare is in a group of
+    its own.
+    """
     if len(nodes) <= _FEW:
         yield from ([node] for node in nodes.tolist())
         return
@@ -55,7 +57,7 @@ def _groups(candidates: Candidates, layout: DeviceLayout, nodes: RowNumbers) -> 
     for node, is_used, remainder, start, end in zip(
         nodes.tolist(), in_use.tolist(), left.tolist(), ends[:-1], ends[1:], strict=True
     ):
-        if is_used:  # what shares consume makes up the problem too
+        if is_used:  # the amounts that shares consume belong to the problem, and no column has them
             yield [node]
             continue
         groups.setdefault((text[start:end], remainder), []).append(node)
@@ -70,7 +72,7 @@ def _columns(
     order: RowNumbers,
     starts: RowNumbers,
 ) -> list[NDArray[np.int64]]:
-    """What makes up the problem, for each of some rows."""
+    """Everything that a problem is made of, as columns over the given rows."""
     table, properties = candidates.table, candidates.properties
     traits = table.traits[rows] & (SHAREABLE | CONSUMES)
     columns: list[NDArray[np.int64]] = [each[rows].astype(np.int64) for each in flags]

@@ -1,7 +1,8 @@
 """Groups of linked devices of a node, and how many devices of each are free.
 
-Devices are linked if they agree in an attribute: see `LEVELS`. Those that say nothing of it are one group too. Groups
-of a node have numbers in the order in which they occur, so nodes of one shape have equal numbers.
+Devices are linked on a level if they have the same value of the attribute of this level: see `LEVELS`. Devices without
+the attribute are one group, too. The groups of a node are numbered in the order in which they first occur, so nodes of
+one shape have equal numbers.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from gangline.dra.standing import Standing
 from gangline.sizes import BoundedCache
 
 _MOST_BYTES = 32 << 20
-"""The memory of the groups of all nodes."""
+"""Bytes of the groups of all nodes, at most."""
 _NODE_BYTES = 2000
 _ROW_BYTES = 300
 _FEW = 4096
-"""If more nodes have changed, the groups of all are forgotten."""
+"""If more nodes than this have changed, the groups of all nodes are forgotten."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,22 +36,22 @@ class _Linked:
     rows: RowNumbers
     """The devices that the node alone may use."""
     of_row: dict[int, tuple[int, ...]]
-    """By row: the number of its group on each level."""
+    """By row of a device: the number of its group on each level."""
     numbers: tuple[NDArray[np.int64], ...]
     """By level and device: the number of its group."""
     totals: tuple[NDArray[np.int64], ...]
-    """By level and group: how many devices there are."""
+    """By level and group: the number of devices."""
     codes: tuple[dict[int, int], ...]
-    """By level: the number of the group of devices with a value."""
+    """By level and code of the attribute's value: the number of the group."""
 
 
 class Outline(NamedTuple):
-    """What the groups of a node are like, whatever is taken."""
+    """The part of a node's groups that does not depend on which devices are taken."""
 
     rows: RowNumbers
-    """The devices on whose states the rest depends."""
+    """The devices whose states decide the part that depends on it."""
     groups: Hashable
-    """Equal for nodes whose groups are equal as long as the states of these devices are equal."""
+    """Two nodes for which this is equal have equal groups whenever the states of these devices are equal."""
 
 
 class Links:
@@ -66,7 +67,9 @@ class Links:
         self._moved = self._table.moved.position
 
     def crowds(self, nodes: Sequence[int]) -> tuple[RowNumbers, Values]:
-        """The devices of nodes, and for each how many of those in its groups are free, as a fraction."""
+        """The devices of these nodes, and for each device the fraction of the devices in its groups that are free:
+        0 to 1, weighted over the levels.
+        """
         all_linked = [self._of(node) for node in nodes]
         if not all_linked:
             return np.arange(0), np.zeros(0)
@@ -84,11 +87,11 @@ class Links:
         return rows, found
 
     def groups(self, rows: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], Groups]:
-        """By device the number of its group on each level; by level and group how many are free, and how many there
-        are.
+        """By device: the number of its group on each level. By level and group: how many devices are free, and how many
+        the group has.
 
-        The devices are those that one node may use. Devices that others may use too are in groups of which nothing is
-        known.
+        The devices are some that one node may use. The counts cover the devices that only this node may use: a group
+        that has none of them counts as 0 of 0.
         """
         nodes = {self._table.node_of(row) for row in rows}
         node = max(nodes, default=-1)
@@ -104,8 +107,8 @@ class Links:
         return tuple([linked.of_row[row] for row in rows]), tuple(map(tuple, known))
 
     def outline(self, node: int, rows: Sequence[int]) -> Outline | None:
-        """What `groups` says of devices that only this node may use, as far as it does not depend on what is taken;
-        None if other nodes may use one of them.
+        """The part of `groups` for these devices that does not depend on which devices are taken; None if other nodes
+        may use one of the devices.
         """
         if any(self._table.node_of(row) != node for row in rows):
             return None
@@ -116,7 +119,7 @@ class Links:
     def _with_others(
         self, rows: Sequence[int], codes: list[dict[int, int]], known: list[list[tuple[int, int]]]
     ) -> tuple[tuple[tuple[int, ...], ...], Groups]:
-        """As `groups`, for devices with any values."""
+        """As `groups`; values that `codes` does not know get new groups without known devices."""
         numbers = []
         for name, of_level, groups in zip(LEVELS, codes, known, strict=True):
             values = self._properties.attribute(name).values[list(rows)].tolist()

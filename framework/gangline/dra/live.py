@@ -1,20 +1,22 @@
-"""The devices of a cluster and what is taken of them, kept up to date while slices, classes, nodes and claims change.
+"""The devices of a cluster and the claims that have them, up to date while slices, classes, nodes and claims change.
 
-Nothing is made anew for a change. A slice changes the rows of its pool, a claim that takes or gives devices changes the
-rows of these devices, and the next question looks again at the nodes for which this may matter. Only a class that
-changes ends all questions: classes change rarely.
+A change does not rebuild the table. A slice changes the rows of its pool, and a claim that gets or gives back devices
+changes the rows of these devices. The next question looks again only at the nodes for which the change may matter. Only
+a DeviceClass that changes ends all questions: classes change rarely.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from gangline.deadline import POD_SECONDS, Deadline
 from gangline.dra.allocator import Allocator, NodeVerdict, Order, SharedOn
+from gangline.dra.asked import Asked
 from gangline.dra.asking import read
 from gangline.dra.pools import PoolCondition
 from gangline.dra.questions import FIRST_TEXT, GAVE_UP, Question
@@ -46,27 +48,21 @@ from gangline.status import BoolColumn, CodeColumn
 
 NO_DEVICES = "cannot allocate all claims"
 TIMED_OUT = "timed out trying to allocate devices"
-"""What a node says on which the search was given up."""
+"""The message for a node on which the search for devices was given up."""
 INVALID_POOLS = "invalid resource pools were encountered"
 """What a node without the devices says while some pool contradicts itself: this may be the reason."""
+Places = NDArray[np.int64]
+"""Positions in a view of nodes."""
 _MOST_BYTES = 128 << 20
-"""The memory of the answers to all questions."""
+"""Bytes of the answers to all questions, at most."""
 _MOST_SPEC_BYTES = 8 << 20
-"""The memory of the specs that need not be read again."""
+"""Bytes of the specs that were read and checked before, at most."""
 _MOST_TEXT_BYTES = 4 << 20
-"""The memory of the errors of questions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What the claims of a pod ask for; equal for claims of equal specs."""
-
-    key: bytes
-    specs: tuple[ResourceClaimSpec, ...] = field(compare=False, repr=False)
+"""Bytes of the errors in answers, at most."""
 
 
 class Devices:
-    """The devices of a cluster, and what claims have of them."""
+    """The devices of a cluster, and the claims that have them."""
 
     def __init__(self, nodes: Callable[[], NodeView], solver: Solver | None = None) -> None:
         self.changes = Changes()
@@ -80,19 +76,19 @@ class Devices:
         self._taken: dict[Hashable, ResourceClaimAllocation] = {}
         self._usage = Usage()
         self._standing: Standing | None = None
-        """The devices and what is taken of them; None before the first question."""
+        """The table with the devices that are taken; None before the first question."""
         self._allocator: Allocator | None = None
         self._questions: BoundedCache[Asked, Question] = BoundedCache(_MOST_BYTES, lambda _, each: each.nbytes)
         self._texts: BoundedCache[Asked, list[str]] = BoundedCache(_MOST_TEXT_BYTES, fewest=64)
         self._specs: BoundedCache[bytes, Asked] = BoundedCache(_MOST_SPEC_BYTES, lambda key, _: 10 * len(key) + 500)
         self._asked: Asked | None = None
-        """What was asked last; most questions are asked several times in a row."""
+        """The last question: most questions are asked several times in a row."""
         self._solver = solver or Solver()
 
     # What changes
 
     def read_lists(self, is_on: bool) -> None:
-        """From now on selectors read attributes that are lists, or do so no more; at first they do not."""
+        """Say whether selectors read attributes that are lists (DRAListTypeAttributes); off at the start."""
         compile_ = compile_with_lists if is_on else compile_selector
         if compile_ is not self._compile:
             self._compile = compile_
@@ -106,7 +102,7 @@ class Devices:
         self.changes.note_all()
 
     def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
-        """A slice came (no `old`), changed, or went (no `new`)."""
+        """A slice was added (no `old`), changed or deleted (no `new`)."""
         each = new if new is not None else old
         if each is None:
             return
@@ -144,7 +140,7 @@ class Devices:
             self.changes.note(row)
 
     def class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
-        """A class came (no `old`), changed, or went (no `new`)."""
+        """A class was added (no `old`), changed or deleted (no `new`)."""
         each = new if new is not None else old
         if each is None:
             return
@@ -156,7 +152,7 @@ class Devices:
         self._forget_questions()
 
     def node_changed(self, name: str) -> None:
-        """A node came, went, or its labels changed; without slices that changes no answer."""
+        """A node was added or deleted, or its labels changed. Without slices no answer changes."""
         if not self._slices:
             return
         if self._standing is None or self._standing.table.depends_on(name):
@@ -167,7 +163,7 @@ class Devices:
             self._standing.table.node_changed(name)
 
     def take(self, key: Hashable, allocation: ResourceClaimAllocation) -> None:
-        """A claim has these devices, and no others any more."""
+        """The claim with this key now has the devices of this allocation, and no others."""
         before = self._taken.get(key)
         if before is allocation:
             return
@@ -177,7 +173,7 @@ class Devices:
         self._count(allocation, True)
 
     def give(self, key: Hashable) -> None:
-        """A claim has no devices any more."""
+        """The claim with this key no longer has devices."""
         before = self._taken.pop(key, None)
         if before is not None:
             self._count(before, False)
@@ -194,9 +190,9 @@ class Devices:
     # Questions
 
     def asked(self, claims: Sequence[ResourceClaim]) -> Asked:
-        """The question that these claims ask. Raises InvalidObject: no node can have anything for such claims."""
+        """The question that these claims ask. Raises InvalidObject for claims that no node can satisfy."""
         specs = tuple([claim.spec for claim in claims])
-        if self._asked is not None and specs == self._asked.specs:  # quicker than to encode them
+        if self._asked is not None and specs == self._asked.specs:  # comparing is quicker than encoding
             return self._asked
         key = _encode(specs)
         found = self._specs.get(key)
@@ -207,9 +203,9 @@ class Devices:
         return found
 
     def codes(self, asked: Asked, nodes: NodeView, deadline: Deadline | None = None) -> CodeColumn:
-        """By node of the view: 0 where all claims get devices, else a code: see `reason`. Raises InvalidObject.
+        """By node of the view: 0 where all claims get devices, else a code that `reason` explains.
 
-        Raises DeadlineExceeded, without a deadline after as long as a pod may take. What is known by then is kept.
+        Raises InvalidObject and, after `deadline` or POD_SECONDS, DeadlineExceeded; the answers so far are kept.
         """
         question, deadline = self._question(asked), deadline or Deadline(POD_SECONDS)
         with self._current()[1].within(deadline):
@@ -221,16 +217,16 @@ class Devices:
         return question.codes(nodes)
 
     def may_have(self, asked: Asked, rows: Rows) -> BoolColumn:
-        """For each of these rows of nodes without the devices: whether claims that end could change that.
+        """For each of these rows of nodes that lack devices: whether a node may have them once other claims end.
 
-        False is certain. Raises InvalidObject.
+        False is certain, True is not. Raises InvalidObject.
         """
         question = self._question(asked)
         question.refresh(len(self._nodes().whole))
         return question.may_have(rows)
 
     def reason(self, asked: Asked, code: int, claims: Sequence[ResourceClaim]) -> str:
-        """What a code says to someone who asks with these claims. Codes from FIRST_TEXT on are errors."""
+        """The message for a code, with the names of these claims. Codes from FIRST_TEXT on are errors."""
         if code == GAVE_UP:
             return TIMED_OUT
         texts = self._texts.get(asked) or []
@@ -248,17 +244,28 @@ class Devices:
         order: Order = "upstream",
         shared_on: SharedOn | None = None,
     ) -> NodeVerdict:
-        """What the node of a row has for these claims, device by device. Raises InvalidObject and DeadlineExceeded.
+        """The allocations of these claims on the node in this row. Raises InvalidObject and DeadlineExceeded.
 
-        `claims` ask for what `asked` says. Those in `shared_on`, by number, get devices that all its nodes may use.
+        `claims` have the specs of `asked`. `shared_on` has for some claims the nodes that must reach their devices.
         """
         question = self._question(asked)
         with self._current()[1].within(Deadline(POD_SECONDS)):
             verdict = question.pod.on(row, self._nodes().name_of(row), claims, order, shared_on)
         return replace(verdict, error=_named(verdict.error, claims)) if verdict.error else verdict
 
+    def choices(self, asked: Asked, nodes: NodeView) -> list[tuple[Chosen, Places]]:
+        """Which alternatives the claims get, each set of them with the positions of nodes of the view.
+
+        Nodes that do not have the devices are left out. Raises InvalidObject and DeadlineExceeded.
+        """
+        places = np.flatnonzero((self.codes(asked, nodes) == 0) & nodes.alive)
+        question = self._question(asked)
+        with self._current()[1].within(Deadline(POD_SECONDS)):
+            found = list(question.pod.choices(len(nodes.whole), nodes.rows[places]))
+        return [(chosen, places[at]) for chosen, at in found]
+
     def reached(self, asked: Asked, nodes: NodeView) -> tuple[list[BoolColumn], BoolColumn]:
-        """By node of the view: the sets of nodes that may use one free device together, and who has one of its own.
+        """Columns over the view: the sets of nodes that may use one free device together, and the nodes with their own.
 
         Raises InvalidObject and DeadlineExceeded.
         """
@@ -268,13 +275,13 @@ class Devices:
         return [each[nodes.index] for each in sets], alone[nodes.index]
 
     def room(self, asked: Asked, nodes: NodeView) -> Int64Column | None:
-        """At most how many pods with own claims of this kind fit on each node; None if that is not known."""
+        """By node: the most pods with their own claims like these that fit; None if unknown. Raises InvalidObject."""
         question = self._question(asked)
         question.refresh(len(nodes.whole))
         found = question.room(nodes)
         if (found >= 0).all():
             return found
-        wanted = _least(asked)
+        wanted = asked.least
         standing = self._current()[0]
         if wanted is None or standing.has_several_users:
             return None
@@ -282,14 +289,14 @@ class Devices:
         return np.where(found >= 0, found, free // wanted)
 
     def least(self, asked: Asked) -> int:
-        """How many devices the claims are given at least. Raises InvalidObject."""
+        """The smallest number of devices that satisfies the claims. Raises InvalidObject."""
         return self._question(asked).pod.least
 
     def supply(self, kinds: Sequence[Asked], size: int, deadline: Deadline | None = None) -> Supply | None:
-        """How many devices the first `size` nodes have for claims with one of these questions.
+        """The devices that the first `size` nodes have for claims that ask one of these questions.
 
-        None if that says too little: several nodes, or several claims, may use one of the devices. Raises InvalidObject
-        and DeadlineExceeded.
+        None if several nodes or several claims may use one of the devices: then counting devices says too little.
+        Raises InvalidObject and DeadlineExceeded.
         """
         standing, allocator = self._current()
         table = standing.table
@@ -301,10 +308,10 @@ class Devices:
             return None
         return Supply(standing, usable, size)
 
-    def losses(self, asked: Asked, nodes: NodeView, chosen: Chosen = ()) -> Values:
+    def losses(self, asked: Asked, nodes: NodeView, chosen: Chosen = frozenset()) -> Values:
         """By node of the view: what is lost if it serves these claims, about. Raises InvalidObject.
 
-        `chosen` are alternatives that the claims get on all of these nodes; without it their first ones count.
+        `chosen` has the alternatives that requests get on all of these nodes; of other requests the first ones count.
         """
         question = self._question(asked)
         if not chosen:
@@ -312,7 +319,7 @@ class Devices:
         return question.pod.weighed(len(nodes.whole), nodes.rows, chosen)
 
     def stock(self, device_class: str, nodes: NodeView) -> DeviceStock:
-        """The devices of a class that the nodes of the view see; none if there is no such class."""
+        """By node of the view: the devices of a DeviceClass; zeros if there is no such class."""
         request = DeviceRequest("device", ExactDeviceRequest(device_class, allocation_mode="ExactCount", count=1))
         claim = ResourceClaim(ObjectMeta(), ResourceClaimSpec(DeviceClaim([request])))
         try:
@@ -325,22 +332,22 @@ class Devices:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no driver offers anything."""
+        """Whether no driver offers devices."""
         return not self._slices
 
     def gpus(self, nodes: NodeView) -> tuple[Int64Column, Int64Column]:
-        """Thousandths of the GPUs that drivers offer: by node of the view, of all; by node and GPU, what is free."""
+        """Thousandths of the GPUs that drivers offer: by node of the view, all; by node and GPU, the free ones."""
         units, size = self._current()[1].units, len(nodes.whole)
         return units.total(size)[nodes.index], units.free(size)[nodes.index]
 
     def gpus_wanted(self, asked: Asked, deadline: Deadline | None = None) -> tuple[int, int]:
-        """How many GPUs such claims ask for, and the thousandths of each. Raises InvalidObject and DeadlineExceeded."""
+        """How many GPUs the claims ask for, and the thousandths of each. Raises InvalidObject and DeadlineExceeded."""
         question = self._question(asked)
         with self._current()[1].within(deadline or Deadline(POD_SECONDS)):
             return question.wanted()
 
     def _question(self, asked: Asked) -> Question:
-        """Raises InvalidObject."""
+        """The answers to a question, kept or new. Raises InvalidObject."""
         standing, allocator = self._current()
         found = self._questions.get(asked)
         if found is None:
@@ -355,7 +362,7 @@ class Devices:
         return found
 
     def _current(self) -> tuple[Standing, Allocator]:
-        """The devices as they stand now."""
+        """The table with the devices that are taken, and its allocator, after all changes so far."""
         nodes = self._nodes().whole
         if self._standing is not None and self._allocator is not None and not self._standing.table.is_worn:
             self._standing.table.settle(nodes)
@@ -370,13 +377,11 @@ class Devices:
 
 
 _NAMELESS = "?"
-"""Stands for the namespaces of a question's claims, as numbers stand for their names: so other claims with the same
-specs get the same texts, with their own names (`_named`).
-"""
+"""The namespace of the claims in a kept question, whose names are numbers; `_named` puts real names into messages."""
 
 
 def _named(text: str, claims: Sequence[ResourceClaim]) -> str:
-    """The text with the names of these claims."""
+    """The message of a kept question, with the names of these claims."""
     for number, claim in enumerate(claims):
         own = f"{claim.metadata.namespace}/{claim.metadata.name}"
         for end in (":", ","):
@@ -385,15 +390,3 @@ def _named(text: str, claims: Sequence[ResourceClaim]) -> str:
 
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
-
-
-def _least(asked: Asked) -> int | None:
-    """How many devices the claims take at least, each for one claim alone; None if that is not known."""
-    wanted = 0
-    for spec in asked.specs:
-        for request in spec.devices.requests:
-            exactly = request.exactly
-            if exactly is None or exactly.allocation_mode != "ExactCount" or exactly.admin_access:
-                return None
-            wanted += exactly.count
-    return wanted or None

@@ -1,14 +1,14 @@
-"""What is lost with each device, if it is given now: a column over the table, for the allocation order `best`.
+"""The loss of each device: how much less later pods can get if the device is given now; for the order `best`.
 
-The loss has three parts, each small beside the one before:
+The loss is a column over the table, the sum of three parts, of which each is small beside the one before:
 
 1. Partitions: the fraction of the worth of its counter set that is lost with the device (`sharing`).
-2. The size of the device, so that the smallest class serves that can.
-3. For devices that may be shared, what is free of them, so that those in use are filled first. For other devices, how
-   many of those that are linked with them are free, so that groups of linked devices stay whole.
+2. The size of the device, so that the smallest sufficient device is given.
+3. For a device that may be shared, its free fraction, so that devices in use are filled first. For another device, the
+   free fraction of the devices that are linked with it, so that groups of linked devices stay whole.
 
-A device that cannot be given has an infinite loss. Only the devices of nodes for which something has changed are looked
-at again. A node's *stakes* are the same in numbers, to weigh several devices together (`stakes`).
+A device that cannot be given has an infinite loss. Only the devices of nodes for which something has changed are
+evaluated again. The *stakes* of a node (`stakes`) are these numbers in a form that weighs several devices together.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from gangline.quantity import milli
 from gangline.sizes import BoundedCache
 
 _MOST_BYTES = 32 << 20
-"""The memory of the layouts of pools."""
+"""Bytes of the layouts of pools, at most."""
 _LAYOUT_BYTES = 4096
 _PART_BYTES = 200
 _MOST_KINDS = 4096
 _MOST_BITS = 73
-"""The binary logarithm of the largest amount, in thousandths."""
+"""The binary logarithm of the largest amount of a capacity, in thousandths."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -55,7 +55,7 @@ class _Set:
     counters: tuple[tuple[str, str], ...]
     """Counter set and name of each counter."""
     places: RowNumbers
-    """By part: the place of its device among the devices of the pool."""
+    """By part: the position of its device in `rows` of the divided pool."""
 
 
 _Layout = tuple[_Set, ...]
@@ -66,7 +66,7 @@ class _Divided:
     """A pool with counters."""
 
     rows: RowNumbers
-    """All devices of the pool, those of other nodes too."""
+    """The rows of all devices of the pool, also of those that only other nodes may use."""
     sets: _Layout
 
 
@@ -84,16 +84,16 @@ class Losses:
             _MOST_BYTES, lambda _, sets: _LAYOUT_BYTES + _PART_BYTES * sum(len(each.places) for each in sets)
         )
         self._kinds: dict[Hashable, int] = {}
-        """Each kind of outline has a number of its own."""
+        """By groups and sizes of an outline: the number that stands for them."""
         self._numbers = count()
         self._position = -1
         self._cells: Values = np.zeros(0)
         self._sizes: Values = np.zeros(0)
-        """By code of capacities: how large a device is."""
+        """By code of capacities: the size of a device, 0 to 1."""
 
     @property
     def values(self) -> Values:
-        """By row: the loss. Nobody may write to the column, and it holds only until the next change."""
+        """By row: the loss of the device. Callers may not write to the column, and may use it until the next change."""
         touched, size = self._table.touched, len(self._table)
         if touched.position != self._position:
             changed = touched.since(self._position, max(64, size // 64)) if self._position >= 0 else None
@@ -103,7 +103,7 @@ class Losses:
         return self._cells[:size]
 
     def stakes(self, rows: RowNumbers, pools: Sequence[PlacedPool]) -> Stakes:
-        """What a node loses with these devices: their rows, and the pool of each."""
+        """The stakes of a node: `rows` and `pools` are those of its devices."""
         links, groups = self._links.groups(rows.tolist())
         sets: list[tuple[CounterSharing, State]] = []
         parts: list[tuple[tuple[int, int], ...]] = [()] * len(rows)
@@ -128,8 +128,8 @@ class Losses:
         )
 
     def outline(self, node: int, rows: RowNumbers) -> Outline | None:
-        """What `stakes` says of a node with such devices, none of them shared or with counters, as far as that does not
-        depend on what is taken; None if other nodes may use one of them.
+        """The part of `stakes` that does not depend on which devices are taken, for devices that may not be shared and
+        consume no counters; None if other nodes may use one of the devices.
         """
         found = self._links.outline(node, rows.tolist())
         if found is None:
@@ -144,7 +144,7 @@ class Losses:
     # Evaluation
 
     def _evaluate(self, nodes: list[int] | None) -> None:
-        """Evaluate the devices that these nodes see, or all."""
+        """Evaluate the devices that these nodes see; with None, all devices."""
         table, cells = self._table, self._cells
         if nodes is None:
             pools = [placed for placed in table.placed if placed.pool.condition is PoolCondition.USABLE]
@@ -171,15 +171,16 @@ class Losses:
         cells[rows] = small + lost
 
     def _consumes_more(self, rows: RowNumbers) -> NDArray[np.bool_]:
-        """For each device whether it consumes counters if it is given: the counters of shares in use count already."""
+        """For each of these devices whether giving it consumes counters: not if a share of it is in use already."""
         is_counted = self._standing.states[rows] & IN_USE > 0
         found: NDArray[np.bool_] = (self._table.traits[rows] & CONSUMES > 0) & ~is_counted
         return found
 
     def _crowds(self, rows: RowNumbers, nodes: Sequence[int]) -> Values:
-        """How many of the devices of the groups that a device is in are free, as a fraction; 0 for parts and shares.
+        """The fraction of the devices in the groups of each device that are free (`links`); 0 for devices that may be
+        shared or consume counters.
 
-        `rows` ascend, and have the devices of these nodes among them.
+        `rows` ascend, and contain the devices of these nodes.
         """
         found = np.zeros(len(rows))
         own, crowds = self._links.crowds(nodes)
@@ -188,7 +189,7 @@ class Losses:
         return found
 
     def _size(self, rows: RowNumbers) -> Values:
-        """How large devices are: the mean logarithm of their capacities, 1 for the largest amounts there are."""
+        """The sizes of devices, 0 to 1: the mean logarithm of their capacities; 1 for the largest possible amounts."""
         capacities = self._properties.capacities
         codes = capacities.codes[rows]
         if len(capacities.values) > len(self._sizes):
@@ -197,7 +198,7 @@ class Losses:
         return self._sizes[codes]
 
     def rooms(self, rows: RowNumbers) -> Values:
-        """What is free of devices that may be shared, as a fraction; 0 for other devices."""
+        """The free fraction of devices that may be shared: of their scarcest capacity; 0 for other devices."""
         found = np.where(self._table.traits[rows] & SHAREABLE > 0, 1.0, 0.0)
         for at in np.flatnonzero(self._standing.states[rows] & IN_USE > 0).tolist():  # the shared devices in use
             row = int(rows[at])
@@ -211,8 +212,8 @@ class Losses:
     # Counter sets
 
     def left(self, placed: PlacedPool, node: int) -> Values:
-        """By counter set of a pool that devices of a node consume: which fraction nothing consumes, on average over its
-        counters."""
+        """For each counter set of the pool that devices of the node consume: the fraction of its counters that is left,
+        on average over the counters."""
         left, divided = self._standing.left(placed), self._of_pool(placed)
         is_here = self._table.node[divided.rows] == node
         return np.array(
@@ -224,7 +225,7 @@ class Losses:
         )
 
     def share(self, row: int) -> float:
-        """Which fraction a device consumes of its counter sets, on average over their counters; at most 1."""
+        """The fraction of its counter sets that a device consumes, on average over their counters; at most 1."""
         placed = self._table.placed_with[self._table.slice_of[row]][0]
         amounts = consumption(self._table.devices[row])
         found = 0.0
@@ -267,6 +268,6 @@ class Losses:
 
 
 def _size_of(text: bytes) -> float:
-    """The mean logarithm of the capacities of a device, which are written as JSON."""
+    """The size of a device, 0 to 1, from its capacities as JSON."""
     amounts = [max(1, milli(each["value"])) for each in msgspec.json.decode(text).values()]
     return sum(map(log2, amounts)) / (_MOST_BITS * max(1, len(amounts)))

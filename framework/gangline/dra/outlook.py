@@ -1,8 +1,9 @@
 """Whether a search can still succeed, by counting: a necessary condition that costs polynomial time.
 
-It leaves out capacities and rules that want distinct values. For what is left, each remaining request needs a number of
-devices of a set, no device twice, with one value for each rule that wants equal values; and the devices that consume
-least of a counter must not consume more together than is left of it.
+The condition leaves out capacities and rules that want distinct values. It asks two things. Can each remaining request
+get its number of devices out of its candidates, no device twice, with one value for each rule that wants equal values?
+And if the requests get the devices that consume least of a counter, is enough left of the counter? If one answer is no,
+no search can succeed.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from gangline.dra.holding import Holding
 from gangline.dra.problem import MISSING, UNKNOWN, Mask, NodeProblem
 
 _MOST_COMBINATIONS = 64
-"""Combinations of values that are counted one by one; above, each rule is counted for itself."""
+"""Combinations of values that are tried one by one. If there are more, only the rule with the fewest values counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """Devices that a request needs at least, whichever alternative is chosen."""
+    """What a request needs whichever alternative is chosen: at least `count` of the devices in `mask`."""
 
     count: int
     mask: Mask
@@ -30,7 +31,7 @@ class _Need:
     """The rules of the claim that want equal values of the devices."""
 
 
-class Outlook:
+class SearchOutlook:
     """What the requests of a problem need."""
 
     def __init__(self, problem: NodeProblem) -> None:
@@ -38,7 +39,7 @@ class Outlook:
         self._values = [[_masks(rule.values) for rule in rules] for rules in problem.rules]
         """By claim and rule: the devices of each value."""
         self._consumers = [_grouped(problem, counter) for counter in range(len(problem.counters_left))]
-        """By counter: pairs of an amount and the devices that consume so much, ascending; not shareable ones."""
+        """By counter: ascending amounts, each with the devices that consume it; without shareable devices."""
         self._needs = [
             [self._need(claim, list(numbers)) for numbers in requests]
             for claim, requests in enumerate(problem.requests)
@@ -66,7 +67,9 @@ class Outlook:
         return _Need(count, mask, any(choice.is_admin for _, choice in possible), rules)
 
     def is_hopeless(self, holding: Holding, claim: int, request: int, number: int, index: int, start: int) -> bool:
-        """Whether there is no way on from the `index`-th device of a request, with devices from `start` on."""
+        """Whether the search cannot succeed from here: the next device is the `index`-th of a request, and only devices
+        from position `start` on may be given to it.
+        """
         problem = self._problem
         choice = problem.choices[number]
         mask = choice.candidates if choice.every is not None else choice.candidates >> start << start
@@ -115,7 +118,10 @@ class Outlook:
         return False
 
     def _combinations(self, holding: Holding, claim: int) -> Iterator[dict[int, Mask]]:
-        """By rule, the devices of the value that all its devices have, for each combination of values."""
+        """For each combination of values, one per rule that wants equal values: by rule, the devices with the value.
+
+        A rule that has accepted a device has one possible value.
+        """
         options: dict[int, list[Mask]] = {}
         for index, rule in enumerate(self._problem.rules[claim]):
             if not rule.is_distinct:
@@ -131,7 +137,7 @@ class Outlook:
     def _can_be_met(
         self, holding: Holding, kept: Mask, kept_from_admins: Mask, needs: list[_Need], values: dict[int, Mask]
     ) -> bool:
-        """Whether each need gets its devices without those that are kept from it."""
+        """Whether each need can get its devices, without `kept` or, with admin access, without `kept_from_admins`."""
         shareable = self._problem.shareable
         wanted: list[tuple[int, Mask]] = []
         for need in needs:
@@ -151,7 +157,7 @@ class Outlook:
 
 
 def _grouped(problem: NodeProblem, counter: int) -> list[tuple[int, Mask]]:
-    """Amounts of a counter and who consumes them, ascending, without devices that may be shared."""
+    """Amounts of a counter, ascending, each with the devices that consume it; without devices that may be shared."""
     groups: dict[int, Mask] = {}
     for position, amounts in enumerate(problem.counters):
         amount = sum(each for index, each in amounts if index == counter)
@@ -172,7 +178,9 @@ def _masks(values: tuple[int, ...]) -> dict[int, Mask]:
 
 
 def _can_be_dealt(needs: list[tuple[int, Mask]]) -> bool:
-    """Whether each need gets its number of devices of its mask, no device twice: by augmenting paths."""
+    """Whether each need can get its number of devices of its mask, no device twice: bipartite matching by augmenting
+    paths (Kuhn's algorithm).
+    """
     free = 0
     for _, mask in needs:
         free |= mask
@@ -195,7 +203,10 @@ def _union(masks: list[Mask]) -> Mask:
 
 
 def _takes_one_more(needs: list[tuple[int, Mask]], need: int, free: Mask, has: list[Mask]) -> bool:
-    """Give a need one more device, where others may move to other devices; `has` is changed in place."""
+    """Give a need one more device, for which other needs may change devices. Returns whether that was possible.
+
+    `has` has the devices of each need, and is changed in place.
+    """
     queue = [need]
     hands_over: dict[int, tuple[int, Mask]] = {}
     """By need: the need to which it gives one of its devices once it gets another, and this device."""

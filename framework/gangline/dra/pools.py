@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +25,7 @@ class PoolCondition(enum.Enum):
 
     USABLE = "usable"
     INCOMPLETE = "incomplete"
-    """The driver is publishing it."""
+    """The driver is still publishing its slices."""
     INVALID = "invalid"
     """Its slices contradict each other."""
 
@@ -40,11 +41,11 @@ class Reach:
         return (row in self.rows) != self.is_inverted
 
     def without(self, rows: frozenset[int]) -> frozenset[int]:
-        """Of these rows those that are not among the nodes."""
+        """Those of the given rows that are not among the nodes."""
         return rows & self.rows if self.is_inverted else rows - self.rows
 
     def mask(self, size: int) -> BoolColumn:
-        """The nodes among the first `size` rows."""
+        """The nodes as a column over the first `size` rows."""
         found = np.full(size, self.is_inverted, dtype=np.bool_)
         found[list(self.rows)] = not self.is_inverted
         return found
@@ -57,10 +58,10 @@ class Pool:
     driver: str
     name: str
     reach: Reach
-    """The nodes."""
+    """The nodes that see the pool so."""
     condition: PoolCondition
     why: str = ""
-    """What makes it invalid."""
+    """Why the pool is invalid; "" if it is not."""
     generation: int = 0
     slices: tuple[int, ...] = ()
     """Slices with devices for these nodes, in the order in which they are tried."""
@@ -72,14 +73,14 @@ class Pool:
 
     @property
     def order(self) -> tuple[bool, str, str]:
-        """Pools are tried in this order: those with binding conditions last."""
+        """The sort key by which pools are tried: pools with binding conditions come last."""
         return self.has_binding_conditions, self.driver, self.name
 
 
 def gather(slices: Mapping[int, ResourceSlice], numbers: list[int], nodes: NodeView) -> list[Pool]:
-    """One pool, given by the numbers of all its slices: once for each set of nodes that see the same slices of it.
+    """One pool as nodes see it, given by the numbers of its slices: a Pool for each set of nodes that see equal slices.
 
-    `nodes` is a view over all rows. Without devices it is left out unless it is incomplete or invalid.
+    `nodes` is a view over all rows. A Pool that is complete, valid and without devices is left out.
     """
     return list(_SlicesOfPool(slices, numbers, nodes).pools())
 
@@ -99,7 +100,7 @@ def _reached(what: Device, nodes: NodeView) -> BoolColumn:
 
 
 def _reach(name: str | None, everywhere: bool | None, selector: NodeSelector | None, nodes: NodeView) -> BoolColumn:
-    """The nodes that one way of saying so means; a selector that cannot be used means none."""
+    """The nodes that nodeName, allNodes or nodeSelector of a slice or device means; an invalid selector means none."""
     if name:
         mask = np.zeros(len(nodes), dtype=np.bool_)
         row = nodes.row_of(name)
@@ -109,6 +110,19 @@ def _reach(name: str | None, everywhere: bool | None, selector: NodeSelector | N
     if everywhere:
         return np.ones(len(nodes), dtype=np.bool_)
     return match_selector(selector, nodes) if selector is not None else np.zeros(len(nodes), dtype=np.bool_)
+
+
+class _ByReach(NamedTuple):
+    """Slices of one pool, given by their numbers."""
+
+    local: dict[int, list[int]]
+    """By row of a node: slices for this node alone."""
+    wide: list[int]
+    """Slices that all nodes see."""
+    some: dict[int, BoolColumn]
+    """Slices that some nodes see, and which."""
+    order: list[int]
+    """The slices that are not local, in their order."""
 
 
 class _SlicesOfPool:
@@ -121,32 +135,7 @@ class _SlicesOfPool:
 
     def pools(self) -> Iterator[Pool]:
         """The pool once for each set of nodes that see the same slices."""
-        local: dict[int, list[int]] = {}
-        """By row: slices for one node alone."""
-        wide: list[int] = []
-        """Slices that all nodes see."""
-        some: dict[int, BoolColumn] = {}
-        """Slices that some nodes see."""
-        order: list[int] = []
-        for number in self._numbers:
-            spec = self._slices[number].spec
-            if spec.shared_counters:
-                wide.append(number)
-            elif spec.node_name:
-                row = self._nodes.row_of(spec.node_name)
-                if row is not None:
-                    local.setdefault(row, []).append(number)
-                continue
-            elif spec.all_nodes:
-                wide.append(number)
-            elif spec.node_selector is not None:
-                some[number] = _reach(None, None, spec.node_selector, self._nodes)
-            elif spec.per_device_node_selection:
-                reached = [_reached(device, self._nodes) for device in self._slices[number].spec.devices]
-                some[number] = np.logical_or.reduce(reached) if reached else np.zeros(len(self._nodes), dtype=np.bool_)
-            else:
-                continue
-            order.append(number)
+        local, wide, some, order = self._by_reach()
         if not some:
             for row, own in local.items():
                 yield from self._seen([*own, *order], Reach(frozenset((row,))))
@@ -165,8 +154,33 @@ class _SlicesOfPool:
             if shared and rows - local.keys():
                 yield from self._seen(shared, Reach(frozenset(rows - local.keys())))
 
+    def _by_reach(self) -> _ByReach:
+        """The slices by who sees them; those that nobody sees are left out."""
+        found = _ByReach({}, [], {}, [])
+        for number in self._numbers:
+            spec = self._slices[number].spec
+            if spec.shared_counters:
+                found.wide.append(number)
+            elif spec.node_name:
+                row = self._nodes.row_of(spec.node_name)
+                if row is not None:
+                    found.local.setdefault(row, []).append(number)
+                continue
+            elif spec.all_nodes:
+                found.wide.append(number)
+            elif spec.node_selector is not None:
+                found.some[number] = _reach(None, None, spec.node_selector, self._nodes)
+            elif spec.per_device_node_selection:
+                reached = [_reached(device, self._nodes) for device in spec.devices]
+                nobody = np.zeros(len(self._nodes), dtype=np.bool_)
+                found.some[number] = np.logical_or.reduce(reached) if reached else nobody
+            else:
+                continue
+            found.order.append(number)
+        return found
+
     def _seen(self, numbers: list[int], reach: Reach) -> Iterator[Pool]:
-        """The pool of those who see these slices; none if they see an old generation only."""
+        """The Pool of the nodes that see these slices; none if they see only an old generation."""
         slices = self._slices
         generation = max(slices[number].spec.pool.generation for number in numbers)
         seen = [number for number in numbers if slices[number].spec.pool.generation == generation]
@@ -198,7 +212,7 @@ class _SlicesOfPool:
             yield Pool(driver, name, reach, PoolCondition.USABLE, "", generation, *found, late)
 
     def _contradiction(self, with_devices: Sequence[int], with_counters: Sequence[int], known: Sequence[int]) -> str:
-        """What makes the pool invalid, or ""."""
+        """Why the pool is invalid, or ""."""
         names: set[str] = set()
         for number in with_devices:
             for device in self._slices[number].spec.devices:

@@ -1,6 +1,6 @@
 """One node's problem in numbers: devices are bits of masks, and equal numbers make equal problems.
 
-Nothing in a problem names a device or a node, so nodes of one shape have one problem, which is solved once.
+No part of a problem names a device or a node, so all nodes of one shape have one problem, which is solved once.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class Choice:
     """One alternative of a request, as the devices of a node meet it."""
 
     base: int
-    """The number of its request in the claim."""
+    """The number of the choice's request in the claim."""
     count: int
     every: tuple[int, ...] | None
-    """Positions of all devices, if all are asked for."""
+    """The positions of all devices that the choice asks for, if it asks for all; else None."""
     is_admin: bool
-    """Whether devices that others have may be given."""
+    """Whether the choice may be given devices that other claims have (adminAccess)."""
     candidates: Mask
-    """Devices that may be given, as far as that does not depend on what else is given."""
+    """Devices that may be given, as far as that does not depend on which other devices the search gives."""
     failures: Mask
-    """Devices for which a selector fails: coming upon one ends the search."""
+    """Devices for which a selector fails: the search ends when it reaches one of them."""
     consumes: tuple[Amounts, ...]
     """By position: which capacities a share of the device consumes, and how much."""
 
@@ -53,18 +53,18 @@ class NodeProblem:
     """What the claims of a pod ask for on one node."""
 
     size: int
-    """Devices."""
+    """The number of devices."""
     choices: tuple[Choice, ...]
     requests: tuple[tuple[tuple[int, ...], ...], ...]
     """By claim and request: the numbers of its choices."""
     prioritized: tuple[tuple[bool, ...], ...]
-    """By claim and request: whether it lists alternatives."""
+    """By claim and request: whether the request lists alternatives."""
     rules: tuple[tuple[ProblemRule, ...], ...]
     """By claim."""
     shareable: Mask
     """Devices that may be given more than once."""
     in_use: Mask
-    """Shareable devices whose capacities are consumed already; their counters are counted already."""
+    """Shareable devices of which claims have shares: `counters_left` is already without their counters."""
     counters: tuple[Amounts, ...]
     """By position: which counters the device consumes, and how much."""
     counters_left: tuple[int, ...]

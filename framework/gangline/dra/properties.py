@@ -1,6 +1,6 @@
-"""What devices say of themselves, as columns over the slice table: attributes, capacities, taints.
+"""The attributes, capacities and taints of devices, as columns over the slice table.
 
-A column is made when a question first needs it, and kept; for devices that change it is extended.
+A column is made when a question first needs it, and kept. For devices that change, only their rows are read again.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Codes = NDArray[np.int32]
 MISSING = -1
 """The code of an attribute that a device does not have."""
 UNKNOWN = -2
-"""The code of an attribute whose type is not known; it equals no other. Lists have the codes below."""
+"""The code of an attribute whose type is not known; such a value equals no other. Codes of lists are lower still."""
 _MOST_BYTES = 64 << 20
-"""The memory of all columns of attributes and capacities: expressions may name any number of them."""
+"""Bytes of all columns of attributes and capacities, at most: expressions may name any number of them."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -43,14 +43,14 @@ class Coded(Generic[K]):
 
     def __init__(self, table: SliceTable, value_of: Callable[[int], K]) -> None:
         self.values: list[K] = []
-        """By number."""
+        """By code: the value."""
         self._numbers: dict[K, int] = {}
         self._value_of = value_of
         self._column: RowColumn[np.int32] = RowColumn(table.rows, np.int32, self._evaluate)
 
     @property
     def codes(self) -> Codes:
-        """The numbers, as they are now."""
+        """By row: the code of the value, as the table is now."""
         return self._column.values
 
     def _evaluate(self, rows: RowNumbers) -> list[int]:
@@ -80,7 +80,7 @@ class Properties:
 
     @cached_property
     def contents(self) -> Coded[bytes]:
-        """What selectors can read of each device, as JSON."""
+        """Codes of everything that selectors can read of a device; the values are JSON."""
         return Coded(self._table, lambda row: _encode(self.described(row)))
 
     @cached_property
@@ -98,14 +98,14 @@ class Properties:
         return Coded(self._table, lambda row: _encode(_blocking(self._table.devices[row])))
 
     def attribute(self, name: str) -> RowColumn[np.int32]:
-        """The codes of an attribute: of its full name, or of its name without the domain if that is the driver.
+        """The codes of the attribute `DOMAIN/NAME`. A device whose driver is DOMAIN may also publish it as `NAME`.
 
-        The same column has the same codes as long as somebody holds it.
+        Later calls may return another column with other codes. A caller that keeps this column keeps its codes.
         """
         return self._named_column("attributes", name, attrgetter("attributes"), _attribute_codes)
 
     def capacity(self, name: str) -> RowColumn[np.int32]:
-        """The codes of a capacity, which is named as attributes are; equal codes mean equal texts."""
+        """The codes of a capacity, named as in `attribute`; equal codes mean equal texts of the quantity."""
         return self._named_column("capacity", name, attrgetter("capacity"), _capacity_codes)
 
     def _named_column(
@@ -123,7 +123,7 @@ class Properties:
         return column
 
     def _values(self, rows: RowNumbers, name: str, held: Callable[[Device], Mapping[str, V]]) -> Iterable[V | None]:
-        """By row: what the device has under a name, or None."""
+        """By row: the value that the device has under a name, or None."""
         table = self._table
         devices, ids = table.devices, table.ids
         if len(rows) < len(table):
@@ -138,7 +138,7 @@ class Properties:
         )
 
     def described(self, row: int) -> dict[str, object]:
-        """What selectors can read of a device, as the API writes it."""
+        """The fields of a device that selectors can read, as plain JSON data in the names of the API."""
         device = self._table.devices[row]
         described: dict[str, object] = {
             "driver": self._table.ids[row][0],
@@ -151,7 +151,7 @@ class Properties:
 
     def tolerated(self, tolerations: Sequence[DeviceToleration], rows: RowNumbers) -> BoolColumn:
         """For each of some rows: whether the tolerations accept all taints that keep pods away."""
-        found = self._table.traits[rows] & TAINTED == 0
+        found = self._table.traits_on(rows) & TAINTED == 0
         tainted = np.flatnonzero(~found)
         if len(tainted):
             codes, first = kinds([self._taints.codes[rows[tainted]]])
@@ -167,7 +167,7 @@ def _blocking(device: Device) -> tuple[DeviceTaint, ...]:
 
 
 def _attribute_codes(values: Iterable[DeviceAttribute | None], numbers: dict[Hashable, int]) -> list[int]:
-    """Numbers of values, `numbers` for those that are known; it is extended by the others."""
+    """The codes of values; `numbers` has the code of each known value, and gets the new ones."""
     codes = []
     for value in values:
         if value is None:
@@ -187,7 +187,7 @@ def _capacity_codes(values: Iterable[DeviceCapacity | None], numbers: dict[Hasha
 
 
 def _typed(value: DeviceAttribute) -> Hashable | None:
-    """A value, texts as they are and others with their type; None for a type that is not known."""
+    """A hashable form of a value: a text itself, another value with its type; None if the type is not known."""
     if value.string is not None:
         return value.string
     if value.int_ is not None:
@@ -198,7 +198,7 @@ def _typed(value: DeviceAttribute) -> Hashable | None:
 
 
 def _listed(value: DeviceAttribute) -> Hashable | None:
-    """The values of a list with their type; None for no list."""
+    """A hashable form of a list: its type and its values; None if the value is no list."""
     for each in (value.ints, value.bools, value.strings, value.versions):
         if each is not None:
             return "list", each is value.versions, *map(type, each[:1]), *each

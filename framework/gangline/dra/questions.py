@@ -1,4 +1,4 @@
-"""The answers to one question, kept for all nodes: only nodes for which something has changed are asked about again."""
+"""The answers to one question, kept for all nodes: only nodes for which something has changed are counted again."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ FIRST_TEXT = 3
 """Codes from here on stand for errors: `texts[code - FIRST_TEXT]`."""
 _NOT_SEARCHED = 255
 _MOST_TEXTS = 250
-"""Different errors of one question that are told apart."""
+"""Different errors of one question that are kept; the last of them stands for all further errors."""
+_ONE_OF_MANY = "the claims fail on this node, with one of too many different errors to keep each"
 _ROW_BYTES = 11
-"""The memory of the answers for one row of nodes."""
+"""Bytes of the answers for one row of nodes."""
 
 
 class Question:
-    """What the nodes have for claims of certain specs."""
+    """The answers to a question: which nodes have devices for claims with certain specs."""
 
     def __init__(self, pod: PodAllocator, table: SliceTable, texts: list[str]) -> None:
         self.pod = pod
@@ -35,45 +36,48 @@ class Question:
         self._texts = texts
         self._position = -1
         self._moved = -1
-        """The position in `table.moved` up to which `_bare` is true."""
+        """The position in the log `table.moved` up to which `_bare` is up to date."""
         self._bare: Outcomes = np.zeros(0, dtype=np.int8)
-        """By row: what counting says if no claim has any device."""
+        """By row of the nodes: the outcome of counting as if no claim had any device."""
         self._are_open = False
         self._codes: CodeColumn = np.zeros(0, dtype=np.uint8)
         self._room: Int64Column = np.zeros(0, dtype=np.int64)
         self._wanted: tuple[int, tuple[int, int]] | None = None
-        """At some turnover of the table: what is asked for of GPUs."""
+        """The turnover of the table for which `wanted` was computed, and its answer."""
         self._weighed = -1
-        """The position at which the losses were last updated."""
+        """The position in the log `table.touched` at which the losses were last updated."""
         self._losses: Values = np.zeros(0)
 
     @property
     def nbytes(self) -> int:
-        """The memory of what is kept, about."""
+        """Bytes of the kept answers, about."""
         return self.pod.nbytes + _ROW_BYTES * len(self._codes) + self._losses.nbytes
 
     def codes(self, nodes: NodeView) -> CodeColumn:
-        """By node of the view: 0 where all claims get devices, else a code; after `refresh` and `search`."""
+        """By node of the view: 0 where all claims get devices, else a code. Call `refresh` and `search` before."""
         codes = np.array(self._codes[nodes.index])
         if self._are_open:
             codes[codes == _NOT_SEARCHED] = FEW_DEVICES  # rows without a node
         return codes
 
     def may_have(self, rows: Rows) -> BoolColumn:
-        """For each of these rows: whether the node may have the devices once claims give some back; after `refresh`."""
+        """For each of these rows: whether the node may have the devices once other claims give devices back.
+
+        Call `refresh` before.
+        """
         self._refresh_bare()
         bare = self._bare[rows]
         found = bare == FITS
-        for at in (bare == OPEN).nonzero()[0].tolist():  # counting cannot tell, and each sees other devices
+        for at in (bare == OPEN).nonzero()[0].tolist():  # counting cannot tell, and each node sees other devices
             found[at] = self.pod.is_in_use(int(rows[at]))
         return found
 
     def room(self, nodes: NodeView) -> Int64Column:
-        """By node of the view: how many times it has the devices by counting; -1 if that cannot tell."""
+        """By node of the view: for how many pods the node has devices, by counting; -1 where counting cannot tell."""
         return np.array(self._room[nodes.index])
 
     def losses(self, nodes: NodeView) -> Values:
-        """By node of the view: what is lost if it serves the question, about; for nodes that have the devices."""
+        """By node of the view: the estimated loss if the node gives its devices; right for nodes that have them."""
         size, touched = len(nodes.whole), self._table.touched
         if touched.position != self._weighed or size != len(self._losses):
             is_kept = self._weighed >= 0 and size == len(self._losses)
@@ -86,7 +90,7 @@ class Question:
         return np.array(self._losses[nodes.index])
 
     def wanted(self) -> tuple[int, int]:
-        """How many GPUs are asked for, and the thousandths of each: see `units`."""
+        """How many GPUs the claims ask for, and how many thousandths of each GPU: see `units`."""
         turnover = self._table.rows.turnover
         if self._wanted is None or self._wanted[0] != turnover:
             self._wanted = turnover, self.pod.wanted()
@@ -107,7 +111,10 @@ class Question:
             self._codes[rows] = 0 if refusal is None else self._code(refusal)
 
     def refresh(self, size: int) -> bool:
-        """Count again where something has changed, for `size` rows of nodes; answers whether some nodes are open."""
+        """Count the nodes again for which something has changed, for `size` rows of nodes.
+
+        Returns whether counting leaves some nodes open.
+        """
         self._refresh(size)
         return self._are_open
 
@@ -118,7 +125,7 @@ class Question:
             return
         rows = _changed(touched, self._position, known, size)
         if rows is None or len(rows):
-            counted = self.pod.counted(size, rows)  # where that takes too long, nothing has changed
+            counted = self.pod.counted(size, rows)  # may raise DeadlineExceeded: nothing may be changed before
             if rows is None:
                 self._codes, self._room = np.zeros(size, dtype=np.uint8), np.zeros(size, dtype=np.int64)
             elif size > known:
@@ -128,7 +135,7 @@ class Question:
         self._position = position
 
     def _refresh_bare(self) -> None:
-        """What claims have does not matter here, so only nodes whose pools have changed are counted again."""
+        """Count as if no claim had devices: only nodes whose pools have changed since are counted again."""
         moved, known, size = self._table.moved, len(self._bare), len(self._codes)
         if moved.position == self._moved and size == known:
             return
@@ -142,7 +149,7 @@ class Question:
         self._moved = moved.position
 
     def _write(self, rows: Rows | None, counted: Counted) -> None:
-        """Write down what counting says of the nodes in these rows, or of all."""
+        """Keep the counts of the nodes in these rows; with None, of all nodes."""
         index = slice(None) if rows is None else rows
         is_open = counted.outcomes == OPEN
         self._codes[index] = np.where(is_open, _NOT_SEARCHED, counted.outcomes != FITS)
@@ -156,12 +163,12 @@ class Question:
         if not error:
             return FEW_DEVICES
         if error not in texts and len(texts) < _MOST_TEXTS:
-            texts.append(error)
+            texts.append(error if len(texts) < _MOST_TEXTS - 1 else _ONE_OF_MANY)
         return FIRST_TEXT + (texts.index(error) if error in texts else len(texts) - 1)
 
 
 def _changed(log: Changes, position: int, known: int, size: int) -> Rows | None:
-    """The rows of nodes to count again, with those from `known` to `size`; None for all."""
+    """The rows of nodes that have changed since `position`, and the new rows from `known` to `size`; None for all."""
     changed = log.since(position, max(64, size // 4)) if position >= 0 and size >= known else None
     if changed is None:
         return None

@@ -1,7 +1,7 @@
-"""Which nodes may use the devices that claims may get: claims that pods on several nodes share depend on that.
+"""Which nodes may use the devices that claims may get. Claims that pods on several nodes share need to know.
 
-A device of one node reaches that node. Others reach what their slice says, or what the device says itself. What is told
-is a table's as it is now.
+A device of one node reaches that node. Another device reaches the nodes that its slice names or, if devices of the
+slice select nodes one by one, the nodes that the device names. All answers are about the table as it is now.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from gangline.dra.table import SEVERAL
 from gangline.status import BoolColumn
 
 _MOST_SLICES = 1024
-"""Slices with devices of several nodes that are looked at."""
+"""Slices, at most, whose devices several nodes may use and for which the nodes are read."""
 _MOST_DEVICES = 4096
-"""Devices that select nodes one by one that are looked at."""
+"""Devices, at most, that select nodes themselves and for which the nodes are read."""
 
 
 class Reaching:
-    """Tells the nodes of devices for one ask."""
+    """Tells which nodes may use the candidates for the claims of one pod."""
 
     def __init__(self, candidates: Candidates) -> None:
         self._candidates = candidates
         self._table = candidates.table
         self._masks: dict[int, BoolColumn] = {}
-        """By number of a slice: the nodes that see it, as the table was at `_position`."""
+        """By number of a slice: the nodes that see the slice, as the table was at `_position`."""
         self._position = -1, 0
 
     def sets(self, size: int) -> list[BoolColumn]:
-        """The sets of the first `size` nodes that may use a free device together, in the order of the devices.
+        """For each free device that several nodes may use: these nodes, as a column over the first `size` nodes.
 
-        A set is told once. Devices of one node are left out: see `alone`.
+        The columns are in the order of the devices, each once. For devices of one node see `alone`.
         """
         table = self._table
         rows = np.flatnonzero(self._free() & (table.node == SEVERAL))
@@ -64,7 +64,7 @@ class Reaching:
         return found
 
     def reaches_all(self, rows: RowNumbers, nodes: NDArray[np.intp]) -> BoolColumn:
-        """For each of some rows of the table: whether all of these nodes may use the device."""
+        """For each of these rows of the table: whether all of these nodes may use the device."""
         table, wanted = self._table, frozenset(nodes.tolist())
         found: BoolColumn = np.isin(table.node[rows], nodes) & (len(nodes) == 1)
         known: dict[int, bool] = {}
@@ -90,7 +90,7 @@ class Reaching:
         return *min(each.pool.order for each in placed), self._table.slices[number].metadata.name
 
     def _seen(self, number: int, size: int) -> BoolColumn:
-        """The first `size` nodes that see a slice as one with devices for them."""
+        """Which of the first `size` nodes see the slice with this number as a slice with devices for them."""
         position = self._table.moved.position, size
         if position != self._position:
             self._masks, self._position = {}, position

@@ -1,4 +1,4 @@
-"""What is read of slices and devices before anything else: whether they can be used, and what marks them out."""
+"""The first reading of slices and devices: whether they can be used, and the traits of each device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONSUMES = 2
 TAINTED = 4
 """A trait: the device has a taint that keeps pods away."""
 HAS_POLICY = 8
-"""A trait: a policy says how much of a capacity may be consumed."""
+"""A trait: a capacity of the device has a policy for the amounts that may be consumed."""
 _BLOCKING = frozenset(("NoSchedule", "NoExecute"))
 _MOST_DEVICES = 128
 """Devices of one slice; the API takes no more."""
@@ -22,7 +22,7 @@ _MOST_COUNTER_SETS = 8
 
 
 def check(each: ResourceSlice) -> None:
-    """Raises InvalidObject for a slice that is too large, or with a quantity that cannot be read."""
+    """Raise InvalidObject for a slice that is too large, or that has a quantity that cannot be read."""
     check_count("spec.devices", each.spec.devices, _MOST_DEVICES)
     check_count("spec.sharedCounters", each.spec.shared_counters, _MOST_COUNTER_SETS)
     for device in each.spec.devices:
@@ -56,7 +56,7 @@ def traits_of(device: Device) -> int:
 
 
 def consumption(device: Device) -> dict[tuple[str, str], int]:
-    """By counter set and counter: the thousandths that a device consumes."""
+    """By names of counter set and counter: the thousandths that a device consumes."""
     consumed: dict[tuple[str, str], int] = {}
     for each in device.consumes_counters:
         for name, counter in each.counters.items():

@@ -1,4 +1,4 @@
-"""Allocations as the status of claims has them: devices, configuration, node selector."""
+"""Writes allocations as the status of a claim has them: devices, configuration, node selector."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Gift(NamedTuple):
     alternative: Alternative
     device: Device
     spec: ResourceSliceSpec
-    """The spec of its slice."""
+    """The spec of the device's slice."""
     consumed: dict[str, str] | None
-    """What a share of it consumes; None for a device that the claim has for itself."""
+    """By capacity: the amount that the share consumes; None for a device that the claim has for itself."""
 
 
 def allocation(
@@ -36,7 +36,7 @@ def allocation(
     node_name: str,
     share_id: Callable[[], str],
 ) -> ResourceClaimAllocation:
-    """The allocation of a claim. `chosen` has the alternative of each request."""
+    """The allocation of a claim. `chosen` has the chosen alternative of each of the `requests`, in their order."""
     results = [_device(gift, share_id) for gift in gifts]
     config = [*_of_classes(chosen), *_of_claim(claim, requests, chosen)]
     return ResourceClaimAllocation(AllocatedDevices(results, config), _node_selector(gifts, node_name))
@@ -59,7 +59,7 @@ def _device(gift: Gift, share_id: Callable[[], str]) -> AllocatedDevice:
 
 
 def _of_classes(chosen: Sequence[Alternative]) -> list[AllocatedConfiguration]:
-    """The configuration of each class once, for all requests of the class."""
+    """The configuration from DeviceClasses: that of each class once, for all requests of the class."""
     if not any([each.device_class.spec.config for each in chosen]):
         return []
     names: dict[str, list[str]] = {}
@@ -76,7 +76,7 @@ def _of_classes(chosen: Sequence[Alternative]) -> list[AllocatedConfiguration]:
 def _of_claim(
     claim: ResourceClaim, requests: Sequence[ClaimRequest], chosen: Sequence[Alternative]
 ) -> list[AllocatedConfiguration]:
-    """The configuration of the claim: once, or once for each request that it names."""
+    """The configuration from the claim: each entry once or, as in kube-scheduler, once for each request it names."""
     found = []
     for config in claim.spec.devices.config:
         times = 1
@@ -88,7 +88,7 @@ def _of_claim(
 
 
 def _node_selector(gifts: Sequence[Gift], node_name: str) -> NodeSelector | None:
-    """The nodes on which all devices can be used; None is all."""
+    """A selector for the nodes on which all devices can be used; None for all nodes."""
     fields: list[Requirement] = []
     expressions: list[Requirement] = []
     for gift in gifts:
@@ -106,7 +106,7 @@ def _node_selector(gifts: Sequence[Gift], node_name: str) -> NodeSelector | None
 
 
 def _merge(requirements: Sequence[Requirement], into: list[Requirement]) -> None:
-    """Add the requirements that are not there yet; the order of values does not count."""
+    """Add to `into` the requirements that it lacks; the order of values does not count."""
     for each in requirements:
         key = each.key, each.operator, frozenset(each.values)
         if all(key != (other.key, other.operator, frozenset(other.values)) for other in into):

@@ -1,4 +1,4 @@
-"""Rows of the slice table, and columns over them that are kept: only rows that have changed are evaluated again."""
+"""Rows of the slice table, and kept columns over the rows: only rows that have changed are evaluated again."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gangline.state.changes import NODE, Changes
 
 T = TypeVar("T", bound=np.generic)
 _MOST_CODES = 2**31
-"""Numbers of combinations are made small again before they grow beyond this."""
+"""`kinds` numbers combinations anew when their numbers have grown beyond this, so that no number overflows."""
 RowNumbers = NDArray[np.int64]
 
 
 def grown(cells: NDArray[T], size: int) -> NDArray[T]:
-    """The same cells with room for `size` rows and some more; new ones are zero."""
+    """The cells, copied to a larger array if they are fewer than `size`; new cells are zero."""
     if len(cells) >= size:
         return cells
     larger = np.zeros(size + size // 2 + 64, dtype=cells.dtype)
@@ -27,18 +27,21 @@ def grown(cells: NDArray[T], size: int) -> NDArray[T]:
 
 def kinds(columns: Sequence[NDArray[Any]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Numbers for what rows differ in over some columns, and the first position of each number."""
-    codes = np.zeros(len(columns[0]), dtype=np.int64)
+    codes, width = np.zeros(0, dtype=np.int64), 1
     for column in columns:
         least = int(column.min())
-        codes = codes * (int(column.max()) - least + 1) + (column - least)
-        if codes.max() > _MOST_CODES:
+        size = int(column.max()) - least + 1
+        own = column.astype(np.int64) - least
+        codes = codes * size + own if width > 1 else own
+        width *= size
+        if width > _MOST_CODES:
             codes = np.unique(codes, return_inverse=True)[1].ravel()
-    width = int(codes.max()) + 1
+            width = int(codes.max()) + 1
     if width > 4 * len(codes):
         _, first, numbers = np.unique(codes, return_index=True, return_inverse=True)
         return numbers.ravel(), first
     firsts = np.full(width, -1, dtype=np.intp)
-    firsts[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # of several, numpy writes the last
+    firsts[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # of several values for one place numpy keeps the last one
     present = firsts >= 0
     return (np.cumsum(present) - 1)[codes], firsts[present]
 
@@ -50,21 +53,43 @@ class Rows:
         self.size = 0
         self.log = Changes()
         self.turnover = 0
-        """How many rows have got a device, or another one, since the beginning."""
+        """How often a row has got a new device since the beginning."""
         self.has_columns = False
 
     def note(self, row: int) -> None:
-        """The device in this row is another one now, or it is somewhere else."""
+        """Note that another device is in this row now, or that other nodes may use the device."""
         self.turnover += 1
         if self.has_columns:
             self.log.note(row, NODE)
 
 
+class FreeRows:
+    """Rows without a device, in ranges that are given out again."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._ranges: dict[int, list[range]] = {}
+        """By length."""
+
+    def put(self, rows: range) -> None:
+        """These rows have no devices any more."""
+        self._ranges.setdefault(len(rows), []).append(rows)
+        self.number += len(rows)
+
+    def get(self, count: int) -> range | None:
+        """A range of so many rows, which are free no more; None if there is none."""
+        ranges = self._ranges.get(count)
+        if not ranges:
+            return None
+        self.number -= count
+        return ranges.pop()
+
+
 class RowColumn(Generic[T]):
     """A column over rows.
 
-    `evaluate` returns one value for each of some rows, which ascend, so that as many as there are are all of them. It
-    may read only what `Rows` notes.
+    `evaluate` returns one value for each of the given rows. The rows ascend without repetition, so if their number is
+    that of the table, they are all rows. `evaluate` may depend only on things whose changes `Rows` notes.
     """
 
     def __init__(self, rows: Rows, dtype: type[T], evaluate: Callable[[RowNumbers], Any]) -> None:
@@ -76,7 +101,7 @@ class RowColumn(Generic[T]):
 
     @property
     def values(self) -> NDArray[T]:
-        """The column as it is now; nobody may write to it, and it holds only until the next change."""
+        """The column as it is now. Callers may not write to the column, and may use it until the next change."""
         rows = self._rows
         if self._position != rows.log.position:
             self._refresh()
@@ -88,7 +113,7 @@ class RowColumn(Generic[T]):
         which = np.arange(rows.size) if changed is None else np.sort(changed[0])
         self._cells = grown(self._cells, rows.size)
         if len(which):
-            self._cells[which] = self._evaluate(which)
+            self._cells[slice(0, rows.size) if changed is None else which] = self._evaluate(which)
         self._position = position
 
     def __setitem__(self, row: int, value: Any) -> None:
@@ -98,5 +123,5 @@ class RowColumn(Generic[T]):
 
     @property
     def nbytes(self) -> int:
-        """The memory of the cells."""
+        """Bytes of the cells."""
         return self._cells.nbytes

@@ -1,9 +1,10 @@
 """The first solution of kube-scheduler's search, device by device, without its exponential time.
 
-kube-scheduler takes requests in order and devices in order, and turns back where it cannot go on. This search takes the
-same turns, with three differences that cannot change the result: it remembers from which states there is no way on; it
-does not enter a branch that counting (`outlook`) shows to be without a solution; and it ends after a number of steps,
-which the answer names.
+kube-scheduler's allocator (k8s.io/dynamic-resource-allocation/structured) takes requests in order and devices in order,
+and goes back where no device can be given. This search does the same, with three differences. Two cannot change the
+result: the search remembers states from which no solution was found, and does not enter a branch that counting
+(`outlook`) proves to be without a solution. The third is a limit: after so many steps the search gives up, and its
+answer says so.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from dataclasses import dataclass, field
 
 from gangline.dra.asking import MOST_DEVICES
 from gangline.dra.holding import Holding, Violation
-from gangline.dra.outlook import Outlook
+from gangline.dra.outlook import SearchOutlook
 from gangline.dra.problem import Choice, NodeProblem, ProblemRule, positions
 
 MOST_STEPS = 50_000
-"""Steps of one search: devices that are tried, and ways there and back."""
+"""Steps of one search, at most: devices that are tried, and calls of and returns from a step of the walk."""
 _MOST_KINDS = 32
-"""If devices are of more kinds, states are told apart by the devices themselves."""
+"""With more kinds of alike devices than this, a state lists the devices themselves instead of counting each kind."""
 
 
 class Ending(enum.Enum):
@@ -30,24 +31,24 @@ class Ending(enum.Enum):
     NONE = "none"
     """There is no solution."""
     FAILED = "failed"
-    """A selector fails for a device that the search came upon."""
+    """A selector fails with an error for a device that the search has reached."""
     VIOLATED = "violated"
-    """All devices are asked for, and they break a constraint."""
+    """A request asks for all devices, and these devices break a constraint."""
     GAVE_UP = "gave up"
-    """The search took as many steps as it may."""
+    """The search has taken as many steps as it may."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
-    """How a search ended, and with what."""
+    """How a search ended, and the devices that it gave."""
 
     ending: Ending
     given: tuple[tuple[int, int, int], ...] = ()
-    """Claim, choice and position of each device, in order."""
+    """Claim, choice and position of each device, in the order in which the devices were given."""
     chosen: dict[tuple[int, int], int] = field(default_factory=dict)
-    """By claim and request that lists alternatives: the choice."""
+    """By claim and request, for requests that list alternatives: the number of the choice."""
     culprit: tuple[int, int] | None = None
-    """Choice and position of the device that made the search fail."""
+    """Choice and position of the device that ended a FAILED or VIOLATED search."""
     steps: int = 0
 
 
@@ -57,7 +58,7 @@ def solve(problem: NodeProblem, most_steps: int = MOST_STEPS) -> SearchAnswer:
 
 
 def is_free_of_order(problem: NodeProblem) -> bool:
-    """Whether the order of the devices decides only which of them are given, not how the search ends."""
+    """Whether the order of the devices decides only which devices are given, and not how the search ends."""
     return not _remembers_order(problem) and not _can_end_early(problem)
 
 
@@ -91,7 +92,7 @@ class _Search:
         self._remembers_order = _remembers_order(problem)
         can_end_early = _can_end_early(problem)
         self._looks_ahead = not (self._remembers_order or can_end_early)
-        self._outlook: Outlook | None = None
+        self._outlook: SearchOutlook | None = None
         """Made when the search turns back for the first time: most searches never do."""
         self._alike = None if self._remembers_order or can_end_early else _alike(problem)
         if self._alike is not None and len(self._alike) > _MOST_KINDS:
@@ -100,7 +101,7 @@ class _Search:
         self._dead: dict[Hashable, tuple[_Result, list[list[tuple[int, dict[int, int]]]] | None]] = {}
 
     def run(self) -> SearchAnswer:
-        """The answer. No recursion: the walks that are under way stand on a stack."""
+        """The answer. Unfinished walks are on a stack of their own, so Python's recursion limit does not matter."""
         try:
             result = self._walk()
         except _Failure as failure:
@@ -136,7 +137,7 @@ class _Search:
             raise _TooLong
 
     def _request(self, claim: int, request: int) -> _Walk:
-        """From the start of a request to its end."""
+        """Walk on from the start of a request to the end of all claims."""
         problem = self._problem
         if claim == len(problem.requests):
             return _Result.FOUND
@@ -157,7 +158,10 @@ class _Search:
         return _Result.TOO_MANY if all_too_many else _Result.NONE
 
     def _device(self, claim: int, request: int, number: int, index: int, start: int) -> _Walk:
-        """From the `index`-th device of a request to the end; devices before position `start` are not tried."""
+        """Walk on from the `index`-th device of a request to the end of all claims.
+
+        Devices before position `start` are not tried for this device.
+        """
         choice = self._problem.choices[number]
         if choice.every is not None and not choice.every:
             return _Result.NONE
@@ -190,13 +194,13 @@ class _Search:
         return result
 
     @property
-    def _ahead(self) -> Outlook:
+    def _ahead(self) -> SearchOutlook:
         if self._outlook is None:
-            self._outlook = Outlook(self._problem)
+            self._outlook = SearchOutlook(self._problem)
         return self._outlook
 
     def _every(self, claim: int, request: int, number: int, index: int) -> _Walk:
-        """The next of all devices; there is no other choice for it."""
+        """Give the next device of a request that asks for all devices: no other device can take its place."""
         choice = self._problem.choices[number]
         assert choice.every is not None
         position = choice.every[index]
@@ -208,7 +212,7 @@ class _Search:
         return result
 
     def _some(self, claim: int, request: int, number: int, index: int, start: int) -> _Walk:
-        """Each device in turn."""
+        """Try each device in turn."""
         holding = self._holding
         choice = self._problem.choices[number]
         met = (choice.candidates | choice.failures) & ~holding.kept_from(claim, choice)
@@ -227,7 +231,7 @@ class _Search:
         return _Result.NONE
 
     def _state(self, claim: int, number: int, index: int, start: int, has: int) -> Hashable:
-        """What decides whether there is a way on: two states with the same key have the same."""
+        """Equal for two states of the search from which the rest of the search has the same result."""
         holding = self._holding
         where = claim, number, index, has
         marks = tuple(
@@ -260,10 +264,10 @@ def _rules(problem: NodeProblem) -> list[ProblemRule]:
 
 
 def _remembers_order(problem: NodeProblem) -> bool:
-    """Whether what a rule remembers depends on the devices that were given and taken back before.
+    """Whether a rule remembers values that depend on devices which were given and taken back before.
 
-    A rule that wants distinct values remembers one value for each request, and forgets it when any device of the
-    request is taken back. So requests of several devices need a search that enters each branch.
+    As in kube-scheduler, a rule that wants distinct values remembers one value for each request, and forgets the value
+    when any device of the request is taken back. So with requests of several devices the search enters every branch.
     """
     return any(
         rule.is_distinct and any(problem.choices[number].count > 1 for number in rule.choices)
@@ -272,17 +276,17 @@ def _remembers_order(problem: NodeProblem) -> bool:
 
 
 def _can_end_early(problem: NodeProblem) -> bool:
-    """Whether a search may end at a device that it comes upon."""
+    """Whether a search may end when it reaches a certain device."""
     return any(choice.failures for choice in problem.choices) or _can_violate(problem)
 
 
 def _can_violate(problem: NodeProblem) -> bool:
-    """Whether a search may end because all devices are asked for and break a rule."""
+    """Whether a search may end because a request asks for all devices and these break a rule."""
     return any(problem.choices[number].every for rule in _rules(problem) for number in rule.choices)
 
 
 def _alike(problem: NodeProblem) -> list[int]:
-    """Masks of devices that differ in nothing that a search looks at."""
+    """The kinds of devices, as masks: the search cannot tell devices of one kind apart."""
 
     def kind(position: int) -> Hashable:
         def of(choice: Choice) -> Hashable:

@@ -1,8 +1,8 @@
-"""What selectors say of the devices: each expression is evaluated once for each distinct tuple of what it reads.
+"""The verdicts of selectors on devices: each expression is evaluated once for each distinct tuple of values it reads.
 
-Devices that agree in what an expression reads are of one kind. Verdicts are kept by kind, so a device that changes
-costs an evaluation only if there was none like it. An expression may take long for each kind, and read what no two
-devices have in common, so the time is checked between two kinds (`within`).
+Devices with equal values in everything that an expression reads are of one *kind*. Verdicts are kept by kind, so a
+device that changes costs an evaluation only if its kind is new. An expression may be slow, and may read a value that is
+different for every device, so the time is checked before each kind (`within`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gangline import cel
 from gangline.deadline import NO_DEADLINE, Deadline
 from gangline.dra.properties import Codes, Properties
 from gangline.dra.reading import SHAREABLE
@@ -25,20 +24,20 @@ from gangline.sizes import BoundedCache
 NO = 0
 YES = 1
 _MOST_BYTES = 64 << 20
-"""The memory of the verdicts that are kept."""
+"""Bytes of the kept verdicts, at most."""
 _KIND_BYTES = 200
-"""The memory of the verdict on one kind of devices."""
+"""Bytes of the verdict on one kind of devices."""
 _FEW = 64
-"""Up to this number, rows are evaluated one by one."""
+"""So many rows, or fewer, are evaluated one by one."""
 _MOST_TEXTS = 4096
-"""Different failures that are told apart."""
+"""Different texts of failures that are kept, at most."""
 FAILURE = 2
 """Codes from here on are failures: `Selectors.failures[code - FAILURE]` is the text."""
 
 
 Path = tuple[str, ...]
-"""What an expression reads: ("driver",), ("allowMultipleAllocations",), ("attributes", domain, name) or ("capacity",
-domain, name); any other path means everything."""
+"""A part of a device that an expression reads: ("driver",), ("allowMultipleAllocations",), ("attributes", domain, name)
+or ("capacity", domain, name). Any other path stands for the whole device."""
 
 
 class SelectorProgram(Protocol):
@@ -46,7 +45,7 @@ class SelectorProgram(Protocol):
 
     @property
     def reads(self) -> frozenset[Path] | None:
-        """What the expression reads of a device; None if that is not known, so that it may be everything."""
+        """The paths of a device that the expression reads; None if it may read the whole device."""
         ...
 
     def __call__(self, device: Mapping[str, Any], /) -> bool:
@@ -59,10 +58,13 @@ Compile = Callable[[str], SelectorProgram]
 
 
 class _Selector:
-    """An expression in CEL."""
+    """An expression in CEL. The package `cel` is imported with the first one, because most clusters have none."""
 
     def __init__(self, expression: str, has_lists: bool) -> None:
+        from gangline import cel
+
         self._program = cel.compile(expression, has_lists)
+        self._device_of = cel.CelDevice.of
         self._has_lists = has_lists
 
     @property
@@ -70,11 +72,11 @@ class _Selector:
         return self._program.reads
 
     def __call__(self, device: Mapping[str, Any], /) -> bool:
-        return self._program(cel.CelDevice.of(device, self._has_lists))
+        return self._program(self._device_of(device, self._has_lists))
 
 
 def compile_selector(expression: str) -> SelectorProgram:
-    """An expression as selectors have it. Raises GanglineError."""
+    """Compile the CEL expression of a selector. Raises GanglineError."""
     return _Selector(expression, has_lists=False)
 
 
@@ -98,14 +100,14 @@ class Selectors:
         """Texts of the failures."""
 
     def verdicts(self, expressions: tuple[str, ...]) -> Codes:
-        """By row: YES where all expressions hold; else the first verdict that is not YES."""
+        """By row: YES where all expressions hold; else the verdict of the first expression that is not YES."""
         found = np.full(len(self._table), YES, dtype=np.int32)
         for expression in expressions:
             np.copyto(found, self._column(expression), where=found == YES)
         return found
 
     def verdicts_on(self, expressions: tuple[str, ...], rows: RowNumbers) -> Codes:
-        """As `verdicts`, for each of some rows."""
+        """As `verdicts`, for each of the given rows."""
         if len(rows) == len(self._table):
             return self.verdicts(expressions)
         found = np.full(len(rows), YES, dtype=np.int32)
@@ -115,7 +117,7 @@ class Selectors:
 
     def _column(self, expression: str) -> Codes:
         judged = self._judged.get(expression)
-        if judged is None:  # it is kept before it is evaluated: so is what is known when the time is over
+        if judged is None:  # kept before it is evaluated, so that verdicts stay if time runs out
             judged = _Judged(expression, self._compile, self._table, self.properties, self._failure, self._check)
             self._judged.put(expression, judged)
         try:
@@ -125,7 +127,7 @@ class Selectors:
 
     @contextmanager
     def within(self, deadline: Deadline) -> Iterator[None]:
-        """In this block verdicts that take longer raise DeadlineExceeded; what is known by then is kept."""
+        """A block in which verdicts that take longer raise DeadlineExceeded; the verdicts so far are kept."""
         before, self._deadline = self._deadline, deadline
         try:
             yield
@@ -162,11 +164,11 @@ class _Judged:
         self._failure = failure
         self._check = check
         self._verdicts: dict[tuple[int, ...], int] = {}
-        """By kind: what it says in each column that the expression reads."""
+        """By kind: the verdict. A kind is the code in each column that the expression reads."""
         self.column: RowColumn[np.int32] = RowColumn(table.rows, np.int32, self._evaluate)
         self._program: SelectorProgram | None = None
         self._columns: list[Callable[[], Codes]] = []
-        """What the expression reads. Others may get columns with other codes; this expression keeps its own."""
+        """The columns that the expression reads. Kinds consist of their codes, so the expression keeps the columns."""
         try:
             self._program = compile_(expression)
         except GanglineError as error:
@@ -222,7 +224,7 @@ class _Judged:
 
 
 def _is_known(path: Path) -> bool:
-    """Whether there is a column for what the path names."""
+    """Whether there is a column for the path."""
     return path in (("driver",), ("allowMultipleAllocations",)) or (
         len(path) == 3 and path[0] in ("attributes", "capacity")
     )

@@ -1,8 +1,8 @@
-"""What devices that share counters cost each other: which of them become impossible when one is given.
+"""The loss with a device that shares counters: which other devices can no longer be given when this one is.
 
 A counter set stands for something that can be divided, for example a GPU with MIG, and its *parts* are the devices that
-consume its counters. The worth of a set is the sum of the shares of all parts that can still be given. So a part is
-cheap beside parts that are given already, and dear where a larger part, or more parts, would still have had room.
+consume its counters. The worth of a set is the sum of the shares of all parts that can still be given. So a part costs
+little beside parts that are given already, and much where it takes the room of a larger part, or of several parts.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from numpy.typing import NDArray
 from gangline.sizes import BoundedCache
 
 _MOST_PARTS = 256
-"""Above, a part costs its share, whatever it does to the others."""
+"""In a set of more parts than this, a part costs its share, whatever happens to the other parts."""
 _MOST_BYTES = 16 << 20
-"""The memory of all sets that are known, and that of what is known of their states."""
+"""Bytes of all known sets, at most, and as many of the known losses in their states."""
 _SET_BYTES = 1024
 _STATE_BYTES = 400
 
 Values = NDArray[np.float64]
 State = tuple[int, tuple[int, ...]]
-"""A mask of the parts that are given, and what is left of each counter, in thousandths."""
+"""A mask of the parts that are given, and the thousandths that are left of each counter."""
 
 
 class CounterSharing:
     """Stands for all counter sets with the same amounts and the same parts."""
 
     def __init__(self, total: Sequence[int], parts: Sequence[Sequence[int]], known: Known | None = None) -> None:
-        """`total` has the amount of each counter, and `parts` what each part consumes of them, both in thousandths."""
+        """`total` has the amount of each counter, `parts` what each part consumes of each counter; in thousandths."""
         self.consumes = np.array(parts, dtype=np.float64).reshape(len(parts), len(total))
         self._whole = np.maximum(np.array(total, dtype=np.float64), 1.0)
         self.shares: Values = (self.consumes / self._whole).max(axis=1, initial=0.0)
@@ -39,16 +39,16 @@ class CounterSharing:
         self._known: Known = known if known is not None else known_losses()
 
     def fraction(self, amounts: Sequence[int]) -> float:
-        """Which fraction of the counters amounts are, on average over the counters."""
+        """The fraction that these amounts, one per counter, are of the counters, on average over the counters."""
         return float((np.array(amounts, dtype=np.float64) / self._whole).mean()) if len(amounts) else 0.0
 
     def losses(self, state: State) -> Values:
-        """By part: which fraction of the worth of the whole set is lost with it; infinite if it cannot be given."""
+        """By part: the fraction of the worth of the set that is lost with the part; infinite if it cannot be given."""
         found = self._known.get((self, state))
         return self._known.put((self, state), self._lost(state)) if found is None else found
 
     def loss(self, state: State, parts: Sequence[int]) -> float:
-        """What is lost if all of these parts are given, one after the other."""
+        """The loss if all of these parts are given, one after the other: a fraction of the worth of the whole set."""
         total = 0.0
         for part in parts:
             total += float(self.losses(state)[part])
@@ -78,16 +78,16 @@ class CounterSharing:
 
 
 Known = BoundedCache[tuple[CounterSharing, State], Values]
-"""The losses of the parts of sets, as they stood some time."""
+"""The losses of the parts, by set and state."""
 
 
 def known_losses() -> Known:
-    """Nothing is known yet."""
+    """An empty cache of losses, with a limit."""
     return BoundedCache(_MOST_BYTES, lambda key, losses: _STATE_BYTES + losses.nbytes + 32 * len(key[1][1]))
 
 
 class Sharings:
-    """Makes a `CounterSharing` for each kind of counter sets once."""
+    """Makes one `CounterSharing` for all counter sets with the same amounts and parts."""
 
     def __init__(self) -> None:
         self._known = known_losses()
@@ -96,7 +96,7 @@ class Sharings:
         )
 
     def of(self, total: Sequence[int], parts: Sequence[Sequence[int]]) -> CounterSharing:
-        """As `CounterSharing`."""
+        """The CounterSharing for these amounts; the arguments are those of `CounterSharing`."""
         key = tuple(total), tuple(map(tuple, parts))
         found = self._made.get(key)
         return self._made.put(key, CounterSharing(total, parts, self._known)) if found is None else found

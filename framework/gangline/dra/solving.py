@@ -1,4 +1,4 @@
-"""Answers to problems, kept: nodes of one shape share a search, whichever question is asked about them."""
+"""Keeps the answers to problems: nodes with equal problems share one search, whichever question leads to it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from gangline.dra.stakes import Stakes
 from gangline.sizes import BoundedCache
 
 _MOST_BYTES = 32 << 20
-"""The memory of the answers, and that of the shapes."""
+"""Bytes of the answers, at most; as many of the improved answers, and of the shapes."""
 _PROBLEM_BYTES = 1500
-"""The memory of a problem without its positions, about."""
+"""Bytes of a problem without its positions, about."""
 _POSITION_BYTES = 150
 _STATE_BYTES = 500
-"""The memory of an answer that a shape has for a state of its devices."""
+"""Bytes of an answer that a shape keeps for a state of its devices."""
 
 
 class ProblemShape:
-    """Stands for all nodes that have one problem while nothing is taken of their devices."""
+    """Stands for all nodes that have equal problems while all their devices are free."""
 
     __slots__ = ("answers", "problem")
 
@@ -29,11 +29,11 @@ class ProblemShape:
         self.answers: BoundedCache[Hashable, SearchAnswer] = BoundedCache(
             1 << 20, lambda *_: _STATE_BYTES + _POSITION_BYTES // 2 * problem.size
         )
-        """By the states of the devices."""
+        """By the states of the devices; see `cutting.state_of`."""
 
 
 class Solver:
-    """Solves problems, each once."""
+    """Solves problems, each once, as long as its answer is kept."""
 
     def __init__(self, most_steps: int = MOST_STEPS) -> None:
         self.most_steps = most_steps
@@ -46,14 +46,14 @@ class Solver:
         )
 
     def solve(self, problem: NodeProblem) -> SearchAnswer:
-        """The answer to a problem."""
+        """The first solution of a problem in kube-scheduler's order, or why there is none."""
         answer = self._answers.get(problem)
         if answer is None:
             answer = self._answers.put(problem, solve(problem, self.most_steps))
         return answer
 
     def improve(self, problem: NodeProblem, stakes: Stakes, first: SearchAnswer) -> SearchAnswer:
-        """The cheapest solution that is found; `first` is a solution, in the order of the positions."""
+        """The cheapest solution that `best.improved` finds; `first` is the solution in the order of the positions."""
         key = problem, stakes
         answer = self._improved.get(key)
         if answer is None:
@@ -61,7 +61,7 @@ class Solver:
         return answer
 
     def shape(self, problem: NodeProblem) -> ProblemShape:
-        """The shape of nodes that have this problem while nothing is taken."""
+        """The shape of nodes that have this problem while all their devices are free."""
         shape = self._shapes.get(problem)
         return self._shapes.put(problem, ProblemShape(problem)) if shape is None else shape
 

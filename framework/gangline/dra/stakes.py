@@ -1,4 +1,4 @@
-"""What a node loses with several devices together, in numbers: equal nodes have equal stakes."""
+"""The loss with several devices of one node together, in numbers without names: equal nodes have equal stakes."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from gangline.dra.sharing import CounterSharing, State
 LEVELS = ("island", "clique", "resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode")
 """Attributes by which devices are linked, the fastest link first: NVLink, one PCIe root, one NUMA node."""
 WEIGHTS = (8 / 15, 4 / 15, 2 / 15, 1 / 15)
-"""How much each level counts: more than all later ones together."""
+"""The weight of each level, which is more than those of all later levels together."""
 SIZE = 0.5
-"""The weight of the sizes of devices, beside the loss of partitions."""
+"""The weight of the sizes of devices; the loss of partitions has the weight 1."""
 FAR = 0.01
 """The weight of pairs of devices that are not linked."""
 CROWD = 0.001
-"""The weight of taking what is free as a whole."""
+"""The weight of breaking up devices, or groups of devices, that are free as a whole."""
 Groups = tuple[tuple[tuple[int, int], ...], ...]
 """By level and group of linked devices: how many devices are free, and how many there are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stakes:
-    """The devices of a problem, as `losses` sees them."""
+    """The devices of a problem, by positions, with the numbers that decide about losses; see `losses`."""
 
     sets: tuple[tuple[CounterSharing, State], ...]
-    """The counter sets of the devices, and how they stand."""
+    """The counter sets of the devices, and the state of each."""
     parts: tuple[tuple[tuple[int, int], ...], ...]
-    """By position: the sets of whose counters the device consumes, and which part of each it is."""
+    """By position: the numbers of the sets whose counters the device consumes, and which part of the set it is."""
     sizes: tuple[float, ...]
     """By position: the size of the device, from 0 to 1."""
     rooms: tuple[float, ...]
-    """By position: what is free of a device that may be shared, from 0 to 1; 0 for other devices."""
+    """By position: the free fraction of a device that may be shared, from 0 to 1; 0 for other devices."""
     links: tuple[tuple[int, ...], ...]
-    """By position: the number of its group on each level."""
+    """By position: the number of the device's group on each level."""
     groups: Groups
     _hash: int = field(init=False, repr=False, compare=False)
 
@@ -47,7 +47,7 @@ class Stakes:
         return self._hash
 
     def loss(self, positions: Sequence[int]) -> float:
-        """What is lost if all of these devices are given, one pod having all of them."""
+        """The loss if all of these devices are given to one pod."""
         lost = 0.0
         by_set: dict[int, list[int]] = {}
         for position in positions:
@@ -60,7 +60,7 @@ class Stakes:
         return lost + FAR * self._apart(positions) + CROWD * self._broken(positions)
 
     def far(self, one: int, other: int) -> float:
-        """How far two devices are from each other: 0 if they are in the same groups, 1 if they share none."""
+        """The distance of two devices: 0 if they are in the same group on every level, 1 if on none."""
         pairs = zip(WEIGHTS, self.links[one], self.links[other], strict=True)
         return sum(weight for weight, mine, yours in pairs if mine != yours)
 
@@ -76,8 +76,8 @@ class Stakes:
         return apart / pairs
 
     def _broken(self, positions: Sequence[int]) -> float:
-        """How much the devices break up groups of free devices: each device costs the part of its group that is free
-        when the device is taken. So groups that are in use already, or are taken whole, cost little.
+        """How much the devices break up groups of free devices: each device costs the fraction of its group that is
+        free when the device is taken. So a device of a group that is mostly in use costs little.
         """
         whole = [position for position in positions if not self.parts[position] and not self.rooms[position]]
         lost = 0.0

@@ -1,6 +1,6 @@
-"""The slice table together with what is taken: which devices are free, and what is left of the counters of pools.
+"""The slice table together with the devices that claims have: which are free, and how much of each counter is left.
 
-What a claim takes or gives back changes the rows of its devices alone.
+A claim that takes devices, or gives them back, changes only the rows of these devices.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ TAKEN = 1
 IN_USE = 2
 """A state: shares consume capacities of the device."""
 Left = dict[tuple[str, str], int]
-"""By counter set and counter: thousandths."""
+"""By names of counter set and counter: the thousandths that are left."""
 
 
 class Standing:
-    """What claims have of the devices of a table. The usage changes through `take` and `give` alone, so the columns and
-    the usage always agree.
+    """Columns over a table about the devices that claims have. Only `take` and `give` change the usage, so the columns
+    and the usage always agree.
     """
 
     def __init__(self, table: SliceTable, usage: Usage) -> None:
@@ -39,7 +39,7 @@ class Standing:
         self.usage = usage
         self._left: WeakKeyDictionary[PlacedPool, Left] = WeakKeyDictionary()
         self._has_left = False
-        """Whether `_left` has ever had an entry."""
+        """Whether `left` was ever called; before, changes of counters need not be followed."""
         self._states: RowColumn[np.uint8] = RowColumn(
             table.rows, np.uint8, lambda rows: [self._state(table.ids[row]) for row in rows.tolist()]
         )
@@ -50,7 +50,7 @@ class Standing:
 
     @property
     def states(self) -> NDArray[np.uint8]:
-        """By row: TAKEN and IN_USE, as far as they are true."""
+        """By row: the states TAKEN and IN_USE of the device, as flags; 0 for a free device."""
         return self._states.values
 
     @property
@@ -59,13 +59,13 @@ class Standing:
         return self.states & TAKEN > 0
 
     def is_taken(self, rows: RowNumbers | slice) -> BoolColumn:
-        """For each of some rows: whether a claim has the device for itself."""
+        """For each of the given rows: whether a claim has the device for itself."""
         return self.states[rows] & TAKEN > 0
 
     # What claims take and give back
 
     def take(self, results: Sequence[AllocatedDevice], log: Changes) -> None:
-        """A claim has these devices; `log` is told the nodes that see this, as `table.touched` is."""
+        """A claim has these devices now. The nodes that see the change are noted in `log` and in `table.touched`."""
         self._count(results, 1, log)
 
     def give(self, results: Sequence[AllocatedDevice], log: Changes) -> None:
@@ -91,7 +91,7 @@ class Standing:
                 self._counters_changed(device, -1 if was_used else 1)
 
     def _counters_changed(self, device: DeviceId, sign: int) -> None:
-        """A device that nobody used is used now, or (-1) the other way round."""
+        """A device that no claim used is used now (1), or no claim uses it any more (-1): adjust its counters."""
         table = self.table
         for row in table.index.get(device, ()):
             if not table.traits_of(row) & CONSUMES:
@@ -105,18 +105,21 @@ class Standing:
     # What is left
 
     def consumed_before(self, row: int) -> dict[str, int]:
-        """By capacity: the thousandths of a device that shares of allocated claims consume."""
+        """By capacity: the thousandths that the shares of allocated claims consume of the device in this row."""
         return self.usage.consumed.get(self.table.ids[row], {})
 
     def is_exhausted(self, row: int, placed: PlacedPool) -> bool:
-        """Whether the device consumes counters of a pool in which some counter is below zero."""
+        """Whether the device cannot be given because some counter of its pool is overdrawn (below zero).
+
+        A device that consumes no counters, or of which a share is in use already, is not exhausted.
+        """
         traits = self.table.traits_of(row)
         if not traits & CONSUMES or (traits & SHAREABLE and self.states.item(row) & IN_USE):
             return False
         return min(self.left(placed).values(), default=0) < 0
 
     def left(self, placed: PlacedPool) -> Left:
-        """The thousandths of counters that allocated devices leave; negative if they have too much."""
+        """The thousandths that allocated devices leave of each counter; negative if they consume more than there is."""
         left = self._left.get(placed)
         if left is None:
             table, pool = self.table, placed.pool
@@ -142,7 +145,7 @@ class Standing:
         return bool((table.traits & SHAREABLE).any() or (table.node == SEVERAL).any())
 
     def free(self, size: int) -> NDArray[np.int64]:
-        """How many devices each of the first `size` nodes has for itself that no claim has."""
+        """By node: how many devices only this node may use and no claim has; for the first `size` nodes."""
         node = self.table.node
         free = node[(node >= 0) & ~self.taken]
         return np.bincount(free, minlength=size)[:size]

@@ -1,4 +1,4 @@
-"""How many devices that may be given to a request nodes see, and how many of them claims have."""
+"""By node: how many devices a request can mean, and how many of these devices claims have."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gangline.dra.rows import RowNumbers
 
 
 class DeviceStock(NamedTuple):
-    """Devices, by node."""
+    """Numbers of devices, one for each node."""
 
     total: NDArray[np.int64]
-    """All devices that the request can mean, those with taints too."""
+    """Devices that the request can mean, also those with taints."""
     given: NDArray[np.int64]
-    """Those of which a claim has the whole or a share."""
+    """The devices among them of which a claim has the whole or a share."""
 
 
 def stock(candidates: Candidates, layout: DeviceLayout, nodes: RowNumbers) -> DeviceStock:

@@ -1,4 +1,4 @@
-"""How many devices nodes have for claims of certain kinds, for whoever asks what will be when other claims end."""
+"""How many devices nodes have for certain claims now, and how many more when other claims end."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from gangline.status import BoolColumn
 
 
 class Supply:
-    """The devices that some claims may be given, each on one node and for one claim alone, at one moment."""
+    """The devices that some claims may be given, as they are at one moment.
+
+    Each of the devices can be used by one node and one claim only.
+    """
 
     def __init__(self, standing: Standing, usable: BoolColumn, size: int) -> None:
-        """`usable` says of each row of the table whether the claims may be given the device."""
+        """`usable` says for each row of the table whether the claims may be given the device; `size` counts nodes."""
         self._table = standing.table
         node = self._table.node
         self._usable = usable & (node >= 0) & (node < size)
         self.free: NDArray[np.int64] = np.bincount(node[self._usable & ~standing.taken], minlength=size)
-        """By row of the nodes: how many of these devices no claim has."""
+        """By row of the nodes: how many of the devices no claim has."""
 
     def held(self, allocation: ResourceClaimAllocation, node: int) -> int:
-        """How many of these devices on the node in this row come free when a claim gives back what it has."""
+        """How many of the devices on the node in this row become free when a claim gives its allocation back."""
         return sum(
             1
             for each in allocation.devices.results

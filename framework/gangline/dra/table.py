@@ -1,22 +1,23 @@
 """The slice table: a row for each device of a ResourceSlice that some node may use.
 
-Slices come and go one by one. `settle` then looks again at their pools alone: a slice that is still there keeps its
-rows, and one that takes the place of another gets its rows. `rows` notes which rows have another device, and `touched`
-for which nodes something has changed.
+Slices are added and dropped one by one. `settle` then works out only the pools of these slices again. A slice that is
+still there keeps its rows, and a slice that replaces another one gets the other's rows. `rows` notes which rows have
+another device, and `touched` for which nodes something has changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline.dra.placed import PlacedPool, note_reach
+from gangline.dra.placed import PlacedPool, PlacedPools, note_reach
 from gangline.dra.pools import Pool, PoolCondition, Reach, devices_reach, gather
 from gangline.dra.reading import check, traits_of
-from gangline.dra.rows import RowNumbers, Rows, grown
+from gangline.dra.rows import FreeRows, RowNumbers, Rows, grown
 from gangline.dra.usage import DeviceId
 from gangline.errors import InvalidObject
 from gangline.model.resource_slices import Device, ResourceSlice
@@ -26,9 +27,9 @@ from gangline.state.node_view import NodeView
 SEVERAL = -1
 """In place of a node: several nodes may use the device."""
 NOWHERE = -2
-"""In place of a node: no node may use the device, or there is none in the row."""
+"""In place of a node: no node may use the device, or the row has no device."""
 _WEAR = 100_000
-"""How many rows may get other devices in a table of any size, before `is_worn` asks for a new table."""
+"""How often a row may get another device, in a table of any size, before `is_worn` asks for a new table."""
 _NO_DEVICE = Device("")
 _NO_ID = ("", "", "")
 
@@ -42,7 +43,7 @@ class _KnownPool:
 
     members: set[int] = field(default_factory=set)
     nodes: set[str] = field(default_factory=set)
-    """Names of nodes that slices have named."""
+    """The nodes that slices of the pool have named, by name."""
     pools: list[Pool] = field(default_factory=list)
     placed: list[PlacedPool] = field(default_factory=list)
     rowed: dict[int, None] = field(default_factory=dict)
@@ -65,44 +66,31 @@ class SliceTable:
         """By number. A slice that has changed has another number."""
         self.rows = Rows()
         self.touched = Changes()
-        """The rows of nodes whose devices have changed; who counts what is taken of devices notes that here too."""
+        """The rows of nodes whose devices have changed; `standing` also notes here that devices are taken or free."""
         self.moved = Changes()
-        """The rows of nodes whose devices have changed, whatever is taken of them."""
+        """The rows of nodes whose devices have changed; devices that are taken or free again are not noted."""
         self.devices: list[Device] = []
         """By row."""
         self.ids: list[DeviceId] = []
         """By row: driver, pool and name."""
         self.slice_of: list[int] = []
-        """By row: the number of its slice."""
+        """By row: the number of the device's slice."""
         self.index: dict[DeviceId, list[int]] = {}
         """By driver, pool and name: the rows."""
-        self.placed_with: dict[int, list[PlacedPool]] = {}
-        """By slice: the pools that offer its devices to some nodes, or know them as those of other nodes."""
         self._node = np.zeros(0, dtype=np.int64)
         self._traits = np.zeros(0, dtype=np.uint8)
-        self._next = 0
+        self._numbers = count()
         self._by_name = by_name
-        self._is_settled = False
-        """Whether somebody may have seen the table."""
+        self._is_settled = False  # nobody has seen the table yet
         self._groups: dict[PoolKey, _KnownPool] = {}
         self._by_node: dict[str, set[PoolKey]] = {}
         """By name of a node: the pools with a slice for this node."""
-        self._selecting: set[PoolKey] = set()
-        """Pools with slices or devices that select nodes."""
+        self._selecting: set[PoolKey] = set()  # pools with slices or devices that select nodes
         self._dirty: dict[PoolKey, None] = {}
         self._ranges: dict[int, tuple[str, range]] = {}
         """By slice with rows: its name and rows."""
-        self._free: dict[int, list[range]] = {}
-        """By length: ranges of so many free rows."""
-        self._vacant = 0
-        self._own: dict[int, list[PlacedPool]] = {}
-        """By row of a node: the pools as this node alone sees them."""
-        self._common: dict[PlacedPool, None] = {}
-        """The other pools."""
-        self._wide: dict[PlacedPool, None] = {}
-        """Pools with devices that several nodes may use."""
-        self._seen: dict[int, list[PlacedPool]] = {}
-        """By row of a node: what `pools_of` has found."""
+        self._free = FreeRows()
+        self._placed = PlacedPools()
         for each in slices:
             self.put(each)
         self.settle(nodes)
@@ -117,8 +105,12 @@ class SliceTable:
 
     @property
     def traits(self) -> NDArray[np.uint8]:
-        """By row: SHAREABLE, CONSUMES, TAINTED and HAS_POLICY, as far as they are true."""
+        """By row: the traits SHAREABLE, CONSUMES, TAINTED and HAS_POLICY of the device, as flags."""
         return self._traits[: self.rows.size]
+
+    def traits_on(self, rows: RowNumbers) -> NDArray[np.uint8]:
+        """As `traits`, of some rows, which ascend; nobody may write to the column."""
+        return self.traits if len(rows) == self.rows.size else self.traits[rows]
 
     def node_of(self, row: int) -> int:
         """As `node`, of one row."""
@@ -131,14 +123,13 @@ class SliceTable:
     @property
     def is_worn(self) -> bool:
         """Whether so much has changed that a new table is better: numbers of values that nobody has any more remain."""
-        return self.rows.turnover > _WEAR + 8 * (self.rows.size - self._vacant)
+        return self.rows.turnover > _WEAR + 8 * (self.rows.size - self._free.number)
 
     # What changes
 
     def put(self, each: ResourceSlice) -> int:
         """A slice came; returns its number. The table shows it after `settle`."""
-        number = self._next
-        self._next += 1
+        number = next(self._numbers)
         self.refused.pop(each.metadata.name, None)
         try:
             check(each)
@@ -151,7 +142,7 @@ class SliceTable:
         return number
 
     def drop(self, number: int) -> None:
-        """A slice went."""
+        """Remove a slice. The table shows the change after `settle`."""
         each = self.slices.pop(number, None)
         if each is not None:
             self._groups[_key(each)].members.discard(number)
@@ -170,11 +161,11 @@ class SliceTable:
             self._selecting.add(key)
 
     def node_changed(self, name: str) -> None:
-        """A node came, went, or its labels changed. The table shows it after `settle`."""
+        """A node was added or deleted, or its labels changed. The table shows the change after `settle`."""
         self._dirty.update(dict.fromkeys((*self._by_node.get(name, ()), *self._selecting)))
 
     def nodes_of(self, each: ResourceSlice) -> set[str] | None:
-        """Names of nodes to which alone a change of this slice can matter; None if it may matter to any."""
+        """The names of the only nodes to which a change of this slice can matter; None if it may matter to any node."""
         group = self._groups.get(_key(each))
         if group is None or not all(_is_local(self.slices[number]) for number in group.members):
             return None
@@ -188,7 +179,7 @@ class SliceTable:
         )
 
     def settle(self, nodes: NodeView) -> None:
-        """Show all changes. `nodes` is a view over all rows."""
+        """Bring the table up to date with all changes so far. `nodes` is a view over all rows of nodes."""
         for key in self._dirty:
             self._settle(key, nodes)
         self._dirty = {}
@@ -218,7 +209,7 @@ class SliceTable:
             self._forget(key)
 
     def _forget(self, key: PoolKey) -> None:
-        """The pool has no slices any more."""
+        """Drop a pool that has no slices any more."""
         self._selecting.discard(key)
         for name in self._groups.pop(key).nodes:
             self._by_node[name].discard(key)
@@ -226,7 +217,7 @@ class SliceTable:
                 del self._by_node[name]
 
     def _give_rows(self, rowed: dict[int, None], before: dict[int, None]) -> None:
-        """Give rows to slices, those of slices that have gone first."""
+        """Give rows to slices: a new slice gets the rows of a dropped slice of its name and length, else free rows."""
         left = {number: self._ranges.pop(number) for number in before if number not in rowed} if before else {}
         by_name = {(name, len(rows)): number for number, (name, rows) in left.items()}
         for number in rowed:
@@ -244,25 +235,23 @@ class SliceTable:
             for row in rows:
                 self._assign(row, -1, _NO_DEVICE, _NO_ID)
                 self._node[row] = NOWHERE
-            self._free.setdefault(len(rows), []).append(rows)
-            self._vacant += len(rows)
+            self._free.put(rows)
 
-    def _free_rows(self, count: int) -> range:
-        free = self._free.get(count)
-        if free:
-            self._vacant -= count
-            return free.pop()
+    def _free_rows(self, number: int) -> range:
+        free = self._free.get(number)
+        if free is not None:
+            return free
         first = self.rows.size
-        self.rows.size = size = first + count
+        self.rows.size = size = first + number
         self._node, self._traits = grown(self._node, size), grown(self._traits, size)
         self._node[first:size] = NOWHERE
-        self.devices += [_NO_DEVICE] * count
-        self.ids += [_NO_ID] * count
-        self.slice_of += [-1] * count
+        self.devices += [_NO_DEVICE] * number
+        self.ids += [_NO_ID] * number
+        self.slice_of += [-1] * number
         return range(first, size)
 
     def _assign(self, row: int, number: int, device: Device, id_: DeviceId) -> None:
-        """The device is in the row from now on."""
+        """Put a device into a row."""
         self.slice_of[row] = number
         before, self.devices[row] = self.devices[row], device
         old = self.ids[row]
@@ -280,7 +269,7 @@ class SliceTable:
         self.rows.note(row)
 
     def _locate(self, number: int, nodes: NodeView | None) -> None:
-        """Say on which node the devices of a slice are; without `nodes`, no pool offers them."""
+        """Write which node may use the devices of a slice; with `nodes` None no pool offers the devices to any node."""
         name = self.slices[number].spec.node_name
         where = NOWHERE if nodes is None else SEVERAL
         if nodes is not None and name:
@@ -298,41 +287,16 @@ class SliceTable:
         specs = [self.slices[number].spec for number in pool.slices]
         has_wide = any(not spec.node_name and spec.devices for spec in specs)
         placed = PlacedPool(pool, rows, has_wide, any(spec.per_device_node_selection for spec in specs))
-        if has_wide:
-            self._wide[placed] = None
-        if pool.reach.is_inverted or len(pool.reach.rows) > 1:
-            self._common[placed] = None
-        else:
-            for node in pool.reach.rows:
-                self._own.setdefault(node, []).append(placed)
-        for number in (*pool.slices, *pool.others):
-            self.placed_with.setdefault(number, []).append(placed)
+        self._placed.add(placed)
         self._note(pool)
         return placed
 
     def _withdraw(self, placed: PlacedPool) -> None:
-        pool = placed.pool
-        self._wide.pop(placed, None)
-        if placed in self._common:
-            del self._common[placed]
-        else:
-            for node in pool.reach.rows:
-                self._own[node].remove(placed)
-                if not self._own[node]:
-                    del self._own[node]
-        for number in (*pool.slices, *pool.others):
-            self.placed_with[number].remove(placed)
-            if not self.placed_with[number]:
-                del self.placed_with[number]
-        self._note(pool)
+        self._placed.remove(placed)
+        self._note(placed.pool)
 
     def _note(self, pool: Pool) -> None:
         """The nodes of a pool see a change."""
-        if pool.reach.is_inverted:
-            self._seen.clear()
-        else:
-            for node in pool.reach.rows:
-                self._seen.pop(node, None)
         if self._is_settled:
             note_reach(self.touched, pool.reach, NODE)
             note_reach(self.moved, pool.reach, NODE)
@@ -341,12 +305,12 @@ class SliceTable:
 
     def pools_of(self, node: int) -> list[PlacedPool]:
         """The pools that a node sees, in the order in which they are tried."""
-        found = self._seen.get(node)
-        if found is None:
-            common = (each for each in self._common if node in each.pool.reach)
-            found = sorted([*self._own.get(node, ()), *common], key=lambda each: each.pool.order)
-            self._seen[node] = found
-        return found
+        return self._placed.seen_by(node)
+
+    @property
+    def placed_with(self) -> Mapping[int, list[PlacedPool]]:
+        """By slice: the pools that offer its devices to some nodes, or know them as those of other nodes."""
+        return self._placed.with_slice
 
     @property
     def pools(self) -> Iterator[Pool]:
@@ -355,33 +319,33 @@ class SliceTable:
 
     @property
     def placed(self) -> Iterator[PlacedPool]:
-        """All pools, with the rows of their devices; those that cannot be used have none."""
+        """All pools, with the rows of their devices; pools that cannot be used have no rows."""
         return (placed for group in self._groups.values() for placed in group.placed)
 
     @property
     def wide_pools(self) -> Iterable[PlacedPool]:
         """Pools with devices that several nodes may use."""
-        return self._wide
+        return self._placed.wide
 
     def wide_pools_of(self, nodes: Sequence[int]) -> list[PlacedPool]:
         """As `wide_pools`, for some nodes alone."""
-        return [each for each in self._wide if any(node in each.pool.reach for node in nodes)]
+        return [each for each in self._placed.wide if any(node in each.pool.reach for node in nodes)]
 
     def rows_on(self, nodes: Iterable[int]) -> RowNumbers:
         """The rows of the devices that one of these nodes alone may use."""
-        found = [each.rows for node in nodes for each in self._own.get(node, ()) if not each.has_wide]
-        mixed = [each.rows for node in nodes for each in self._own.get(node, ()) if each.has_wide]
+        found = [each.rows for node in nodes for each in self._placed.own(node) if not each.has_wide]
+        mixed = [each.rows for node in nodes for each in self._placed.own(node) if each.has_wide]
         if mixed:
             rows = np.concatenate(mixed)
             found.append(rows[self._node[rows] >= 0])
         return np.concatenate(found) if found else np.arange(0)
 
     def rows_of_slice(self, number: int) -> range:
-        """The rows of a slice that has some."""
+        """The rows of a slice. KeyError if it has none."""
         return self._ranges[number][1]
 
     def reaches(self, row: int, node: int) -> bool:
-        """Whether a node that sees the pool may use the device."""
+        """Whether a node may use the device in a row, if the node sees the device's pool."""
         return not self.slices[self.slice_of[row]].spec.per_device_node_selection or node in self.reach_of(row)
 
     def reach_of(self, row: int) -> Reach:
@@ -391,7 +355,7 @@ class SliceTable:
 
 
 def _is_local(each: ResourceSlice) -> bool:
-    """Whether one node alone sees a slice."""
+    """Whether only one node sees the slice."""
     return bool(each.spec.node_name) and not each.spec.shared_counters
 
 

@@ -1,7 +1,7 @@
-"""Slices as DeviceTaintRules make them: the devices that a rule selects have its taint besides their own.
+"""Adds the taints of DeviceTaintRules to slices: a device that a rule selects gets the rule's taint besides its own.
 
-Taints that keep no pods away are left out, and a taint that several rules give a device counts once: neither changes
-an answer. When it was added matters to evictions alone; of several rules the one that came first counts.
+Taints that keep no pods away are left out, and a taint that several rules give to one device is added once: neither
+changes an answer. The time at which a taint was added matters only to evictions; of equal taints the earliest counts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TaintKey = tuple[str, str, str]
 
 
 class TaintRules:
-    """The rules that taint devices, by what they select."""
+    """The rules that taint devices, by the driver and pool that they select."""
 
     def __init__(self, rules: Iterable[DeviceTaintRule] = ()) -> None:
         self._by_place: dict[Place, dict[str, DeviceTaintRule]] = {}
@@ -30,12 +30,12 @@ class TaintRules:
             self.put(each)
 
     def put(self, rule: DeviceTaintRule) -> None:
-        """A rule came; one without effect on allocations is left out."""
+        """Add or replace a rule; a rule whose taint keeps no pods away is left out."""
         if is_blocking(rule.spec.taint.effect):
             self._by_place.setdefault(_place(rule), {})[rule.metadata.name] = rule
 
     def drop(self, rule: DeviceTaintRule) -> None:
-        """A rule went."""
+        """Remove a rule."""
         place = _place(rule)
         rules = self._by_place.get(place, {})
         rules.pop(rule.metadata.name, None)
@@ -55,7 +55,7 @@ class TaintRules:
         return msgspec.structs.replace(each, spec=spec)
 
     def _of(self, each: ResourceSlice) -> list[DeviceTaintRule]:
-        """The rules that mean the driver and the pool of a slice, by name."""
+        """The rules that select the driver and the pool of a slice, in the order of their names."""
         driver, pool = each.spec.driver, each.spec.pool.name
         places: tuple[Place, ...] = ((None, None), (driver, None), (None, pool), (driver, pool))
         found = {name: rule for place in places for name, rule in self._by_place.get(place, {}).items()}
@@ -63,7 +63,7 @@ class TaintRules:
 
 
 class TaintedSlices:
-    """Tells of the slices of a cluster, and of those that rules change, as the rules make them."""
+    """Passes the slices of a cluster on with the taints of the rules, and again when rules change the taints."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
@@ -73,7 +73,7 @@ class TaintedSlices:
         """By driver and pool: the slices as they are published, by name."""
 
     def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
-        """A slice came (no `old`), changed, or went (no `new`)."""
+        """A slice was added (no `old`), changed or deleted (no `new`)."""
         if old is not None:
             self._forget(old)
         if new is not None:
@@ -89,7 +89,7 @@ class TaintedSlices:
             self._by_pool.pop(_pool(each), None)
 
     def rule_changed(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
-        """A rule came (no `old`), changed, or went (no `new`): tell of the slices with other taints."""
+        """A rule was added (no `old`), changed or deleted (no `new`): pass on the slices whose taints it changes."""
         if old is not None and new is not None and old.spec == new.spec:
             return  # only its status has changed
         affected: dict[str, ResourceSlice] = {}
@@ -105,7 +105,7 @@ class TaintedSlices:
                 self._show(each)
 
     def forget_rules(self) -> None:
-        """Rules count no more: tell of the slices that they have tainted."""
+        """Drop all rules, and pass on the slices that they have tainted without these taints."""
         self._rules = TaintRules()
         for each in [each for slices in self._by_pool.values() for each in slices.values()]:
             if self._told[each.metadata.name] is not each:
@@ -132,7 +132,7 @@ class TaintedSlices:
 
 
 def _selector(rule: DeviceTaintRule) -> DeviceTaintSelector:
-    """What a rule selects; without a selector all devices, as with kube-scheduler."""
+    """The selector of a rule. A rule without a selector selects all devices, as in kube-scheduler."""
     return rule.spec.device_selector or DeviceTaintSelector()
 
 
@@ -145,7 +145,7 @@ def _pool(each: ResourceSlice) -> tuple[str, str]:
 
 
 def _by_device(rules: Iterable[DeviceTaintRule]) -> dict[str | None, dict[TaintKey, DeviceTaint]]:
-    """By name of a device, None for all devices: the taints of rules."""
+    """The taints of rules by the device that they name; under None the taints for all devices."""
     found: dict[str | None, dict[TaintKey, DeviceTaint]] = {}
     for rule in rules:
         taint = rule.spec.taint
@@ -157,7 +157,7 @@ def _by_device(rules: Iterable[DeviceTaintRule]) -> dict[str | None, dict[TaintK
 
 
 def _earlier(one: DeviceTaint, other: DeviceTaint | None) -> DeviceTaint:
-    """The one of two equal taints that was added first, as the API server writes times; without a time it is late."""
+    """The one of two equal taints that was added earlier; a taint without a time counts as the later one."""
     return one if other is None or (one.time_added or "~") < (other.time_added or "~") else other
 
 

@@ -1,4 +1,4 @@
-"""Which taints of devices a request tolerates, and for how long those that end pods."""
+"""Which taints of devices a request tolerates, and for how long it tolerates taints that evict pods (NoExecute)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from gangline.model.resource_claims import DeviceToleration
 from gangline.model.resource_slices import DeviceTaint
 
 NO_EXECUTE = "NoExecute"
-"""The effect of a taint that ends the pods that have the device."""
+"""The effect of a taint that evicts the pods that have the device."""
 
 
 def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    """Whether a toleration accepts a taint, for however long."""
+    """Whether a toleration matches a taint; tolerationSeconds does not matter."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -24,9 +24,10 @@ def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
 
 
 def endured(taint: DeviceTaint, tolerations: Iterable[DeviceToleration]) -> float:
-    """The seconds for which tolerations accept a taint, from when it was added; 0 for not at all, infinite for ever.
+    """For how many seconds, from the time at which a taint was added, tolerations accept the taint; 0 if none does.
 
-    As in kube-controller-manager: one toleration without seconds is enough, and else the fewest seconds count.
+    As in kube-controller-manager, one toleration without tolerationSeconds makes the time infinite; otherwise the
+    smallest tolerationSeconds counts.
     """
     accepting = [each.toleration_seconds for each in tolerations if tolerates(each, taint)]
     limits = [max(0, seconds) for seconds in accepting if seconds is not None]

@@ -1,8 +1,8 @@
-"""What is free of the GPUs of each node, in thousandths of each GPU, and which of that a question asks for.
+"""How many thousandths of each GPU of each node are free, and how many GPUs, and thousandths, a question asks for.
 
-A *unit* is a GPU as a whole: a device of a driver for GPUs, or, where devices consume counters, a counter set of such a
-driver. Of a unit that is shared or divided the part is free that nothing consumes, on average over what there is of
-it. Devices that several nodes may use, and those with a taint that keeps pods away, are left out.
+A *unit* is a whole GPU: a device of a driver for GPUs or, where devices consume counters, a counter set of such a
+driver. A shared device is free as far as its scarcest capacity is, and a counter set as far as its counters are, on
+average. Devices that several nodes may use, and devices with a taint that keeps pods away, are left out.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from gangline.dra.standing import IN_USE, TAKEN, Standing
 WHOLE = 1000
 """Thousandths of a unit."""
 MOST_UNITS = 16
-"""Units of a node that are told apart; more are not counted."""
+"""Units of a node that are counted; further units are left out."""
 DRIVERS = "gpu."
-"""How the names of drivers for GPUs begin: gpu.nvidia.com, gpu.amd.com."""
+"""The names of drivers for GPUs begin with this: gpu.nvidia.com, gpu.amd.com."""
 _MOST_KINDS = 64
-"""Kinds of devices that are looked at to find the smallest that serves."""
+"""Kinds of devices, at most, among which the smallest sufficient one is looked for."""
 
 Thousandths = NDArray[np.int64]
 
@@ -44,7 +44,7 @@ class Units:
         self._total: Thousandths = np.zeros(0, dtype=np.int64)
 
     def free(self, size: int) -> Thousandths:
-        """What is free of each unit, for `size` rows of nodes x 16. Nobody may write to the answer."""
+        """The free thousandths of each unit: `size` rows of nodes x MOST_UNITS. Callers may not write to the array."""
         self._refresh(size)
         return self._free[:size]
 
@@ -54,10 +54,11 @@ class Units:
         return self._total[:size]
 
     def wanted(self, candidates: Candidates) -> tuple[int, int]:
-        """How many units a question asks for, and the thousandths of each; of different amounts the largest.
+        """How many units a question asks for, and how many thousandths of each; of different amounts the largest.
 
-        Of a request with alternatives the first one counts, and of devices that serve it the smallest. If equal devices
-        are different parts of what their pools have, one of the parts counts.
+        Of a request with alternatives the first one counts, and of the devices that it means the smallest. Devices with
+        equal capacities and counters count as one kind, though they may be different fractions of their pools' GPUs:
+        then the fraction of the first one counts.
         """
         count, most, number = 0, 0, 0
         for request in [request for requests in candidates.ask.requests for request in requests]:
@@ -120,7 +121,7 @@ class Units:
 
 
 def _asked(candidates: Candidates, losses: Losses, number: int, row: int) -> int:
-    """The thousandths of a unit that a device takes for an alternative."""
+    """The thousandths of a unit that are taken if the device in this row is given for an alternative."""
     traits = candidates.table.traits_of(row)
     if traits & CONSUMES:
         part = losses.share(row)

@@ -1,6 +1,6 @@
-"""What is taken of the devices: what the allocations of claims say.
+"""The devices that the allocations of claims have, counted.
 
-Everything is counted, so an allocation that is taken out again leaves no trace, whatever came in between.
+Every use is a count, so an allocation that is removed leaves no trace, whatever was added or removed in between.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ DeviceId = tuple[str, str, str]
 
 
 class Usage:
-    """The devices that claims have, and what they consume of devices that several claims may have."""
+    """The devices that claims have, and the amounts that they consume of devices that several claims may have."""
 
     __slots__ = ("_amounts", "consumed", "shared", "taken")
 
     def __init__(self, claims: Iterable[ResourceClaim] = ()) -> None:
         self.taken: dict[DeviceId, int] = {}
-        """Devices of one claim alone, and how many claims say so: two do where somebody made a mistake."""
+        """Devices that a claim has for itself, and how many claims say so: more than one only by a writer's fault."""
         self.shared: dict[DeviceId, int] = {}
-        """Devices of which claims have shares, and how many."""
+        """Devices of which claims have shares, and the number of the shares."""
         self.consumed: dict[DeviceId, dict[str, int]] = {}
         """By device: the thousandths of its capacities that the shares consume together."""
         self._amounts: dict[DeviceId, int] = {}
-        """By device in `consumed`: of how many shares."""
+        """By device in `consumed`: the number of shares whose amounts are in it."""
         for claim in claims:
             self.add(claim.status.results)
 
     def add(self, results: Iterable[AllocatedDevice]) -> list[DeviceId]:
-        """Count the devices of a claim; returns those of which it takes something.
+        """Count the devices of a claim; returns those that the claim uses.
 
-        A claim that only observes a device takes nothing of it. A share of which it cannot be read what it consumes
-        takes the whole device.
+        A claim that only observes a device (adminAccess) does not use it. A share whose consumed capacities cannot be
+        read takes the whole device.
         """
         return self._count(results, 1)
 

@@ -1,45 +1,42 @@
-"""What is lost on each node if it serves a question, for many nodes at once: an estimate from the losses of devices.
+"""The loss on each node if the node gives its devices to the claims of a question, for many nodes at once: an estimate.
 
-Each request takes the devices with the least loss that are usable, as if each were given alone. Devices that several
-nodes may use are left out. Of a request with alternatives the first one counts.
+Each kind of request takes the usable devices with the least losses, and the losses are added as if each device were
+given alone. Devices that several nodes may use are left out. Of a request with alternatives the first one counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gangline.dra.candidates import USABLE, Candidates
+from gangline.dra.locating import located
 from gangline.dra.losses import Losses
 from gangline.dra.rows import RowNumbers
 from gangline.dra.sharing import Values
 
-Chosen = Collection[tuple[int, str]]
+Chosen = frozenset[tuple[int, str]]
 """Claims, by number, and names of the alternatives that are chosen."""
 
 
 class Weighing:
-    """Weighs nodes for one ask."""
+    """Weighs nodes for the claims of one pod."""
 
     def __init__(self, candidates: Candidates, losses: Losses) -> None:
         self._candidates = candidates
         self._table = candidates.table
         self._losses = losses
 
-    def weigh(self, size: int, nodes: NDArray[np.int64] | None = None, chosen: Chosen = ()) -> Values:
+    def weigh(self, size: int, nodes: NDArray[np.int64] | None = None, chosen: Chosen = frozenset()) -> Values:
         """The losses on the nodes in these rows; on the first `size` rows without."""
         losses, needs = self._losses.values, self._needs(chosen)
-        if nodes is None:
-            return self._weighed(needs, losses, slice(0, len(self._table)), self._table.node, size)
-        rows = self._table.rows_on(nodes.tolist())
-        where = np.zeros(size, dtype=np.int64)
-        where[nodes] = np.arange(len(nodes))
-        return self._weighed(needs, losses[rows], rows, where[self._table.node[rows]], len(nodes))
+        rows, place = located(self._table, size, nodes)
+        return self._weighed(needs, losses[rows], rows, place, size if nodes is None else len(nodes))
 
     def _needs(self, chosen: Chosen) -> Iterator[tuple[int, int | None]]:
-        """One alternative of each kind, and how many devices the kind needs; None for all."""
+        """By kind of alternatives: the number of one of them, and how many devices the kind needs; None for all."""
         candidates, number = self._candidates, 0
         needs: dict[int, int | None] = {}
         for request in [request for requests in candidates.ask.requests for request in requests]:
@@ -69,7 +66,7 @@ class Weighing:
 
 
 def _least(place: RowNumbers, losses: Values, need: int | None, size: int) -> Values:
-    """For each place the sum of its least losses, so many of them or all."""
+    """For each place the sum of its `need` least losses, or of all its losses if `need` is None; a place is a node."""
     if need == 1:
         found = np.full(size, np.inf)
         np.minimum.at(found, place, losses)

@@ -1,6 +1,6 @@
-"""One decision spelled out: per node and plugin the verdict, the reason and the score.
+"""One decision in full: for each node and plugin the verdict, the reason and the score.
 
-The names that this package exports are for comparisons with kube-scheduler alone: see `parity`.
+The names that this package exports are only for comparisons with kube-scheduler: see `parity`.
 """
 
 from gangline.explain.parity import allocate, selects, verdict

@@ -40,7 +40,7 @@ def load_cluster(case: Mapping[str, Any]) -> Cache:
 
 
 def make_claims(cluster: Cache, pod: model.Pod) -> None:
-    """Make the ResourceClaims that a pod of a case has from templates, as a controller would."""
+    """Create the ResourceClaims that the pod of a case has from templates, as kube-controller-manager would."""
     templates, claims = cluster.store(RESOURCE_CLAIM_TEMPLATES), cluster.store(RESOURCE_CLAIMS)
     metadata, status = pod.metadata, pod.status
     known = {each.name for each in status.resource_claim_statuses}

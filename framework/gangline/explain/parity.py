@@ -1,7 +1,7 @@
 """Verdicts on single scheduling problems, in the form in which verdicts of kube-scheduler are recorded.
 
-Nothing else in the product uses this module. Tests, and judges outside of this repository, compare its answers with
-those of kube-scheduler; they import `allocate`, `selects` and `verdict` from `gangline.explain`, so these names stay.
+No other part of the product uses this module. Tests, and judges outside of this repository, compare its answers with
+those of kube-scheduler. They import `allocate`, `selects` and `verdict` from `gangline.explain`, so these names stay.
 """
 
 from __future__ import annotations
@@ -128,9 +128,9 @@ def _with_comparison_operators(profiles: config.SchedulerConfiguration) -> confi
 
 
 def allocate(case: dict[str, Any], compile_: Compile = compile_selector) -> dict[str, Any]:
-    """By node: null, an error, or the allocation of each claim, as kube-scheduler's allocator answers.
+    """By node: None, an error, or the allocation of each claim, as kube-scheduler's allocator answers.
 
-    `case` holds nodes, deviceClasses, resourceSlices, allocatedClaims, and under claims what one pod asks for.
+    `case` has lists of nodes, deviceClasses, resourceSlices, allocatedClaims, and claims: the claims of one pod.
     `compile_` compiles selectors. Raises GanglineError for an object that cannot be used.
     """
     nodes = load_cluster({"nodes": case.get("nodes")}).nodes.view()

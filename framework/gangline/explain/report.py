@@ -28,7 +28,7 @@ class NodeReport:
     rejections: tuple[Verdict, ...]
     """The verdicts of all plugins that reject the node, in the order of the calls; the first one decides."""
     narrowed: bool
-    """Whether the first rejection comes from a pre-filter that left the node out."""
+    """Whether the first rejection comes from a pre-filter that has limited the nodes to others."""
     scores: dict[str, int]
     """Score per plugin, 0..100, before the weight; empty for a node that is not feasible or the only feasible one."""
     total: int | None
@@ -45,7 +45,8 @@ class Report:
     message: str
     """The text of the FailedScheduling event; "" when a node is feasible."""
     held: str = ""
-    """Why the pod is not even tried: the plugin that does not let it into the queue, and its reason; "" if it is."""
+    """Why the scheduler does not try the pod: the plugin that keeps it out of the queue, and the plugin's reason. "" if
+    the pod is tried."""
 
     @property
     def feasible(self) -> list[str]:

@@ -2,7 +2,7 @@
 
 A pod that an extender looks after is decided in three steps: the plugins filter; the extenders are asked, one after the
 other; then the plugins filter again on the cluster as it is by then, and the best node that both leave is taken. All
-other pods take the way without a wait.
+other pods are decided without a wait for extenders.
 
 What extenders are sent: pods and, unless `nodeCacheCapable`, nodes with metadata, spec and status, but in these only
 the fields that Gangline itself reads (those in `gangline.model`). An extender that needs more looks the object up by

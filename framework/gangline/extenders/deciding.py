@@ -73,7 +73,7 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class _Reasons:
-    """Gives a rejection its words."""
+    """Stands for a plugin in `RejectedNodes`, which asks it for the reasons."""
 
     reasons: Sequence[Reason]
 

@@ -53,7 +53,7 @@ class Extenders:
         return any(e.preempt_verb for e in self._configs(pod))
 
     async def filter(self, pod: PodInfo, nodes: Mapping[str, Node]) -> Verdicts:
-        """The nodes that the extenders leave; each one gets the nodes that those before it have left."""
+        """The nodes that the extenders leave; each extender is asked about the nodes that are left by then."""
         verdicts = Verdicts(list(nodes), {})
         for endpoint in self._of(pod):
             if not verdicts.passed:
@@ -90,9 +90,10 @@ class Extenders:
         return candidates
 
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
-        """Let the extender that binds the pod do so; None if there is none.
+        """Let the extender that binds the pod do so; None leaves the pod to the bind plugins.
 
-        An extender does not know the annotations that plugins want set with the binding: they are written before it.
+        An extender does not know the annotations that plugins want set with the binding, so they are written before the
+        extender is asked.
         """
         for endpoint in self._of(pod):
             extender = endpoint.extender
@@ -123,7 +124,7 @@ class Extenders:
         try:
             args = _args(extender, pod, nodes)
             answer = await self._ask(endpoint, extender.prioritize_verb, args, wire.decode_priorities)
-        except ExtenderError as error:  # as upstream: the others decide then
+        except ExtenderError as error:  # as in kube-scheduler, the other scores decide then
             log.warning("pod %s: no scores: %s", pod.key, error)
             return {}
         return deciding.weighted(extender, answer)

@@ -74,7 +74,7 @@ class Attempt:
     async def _ask(self, nodes: Mapping[str, Node]) -> tuple[Verdicts, Iterable[Mapping[str, float]]]:
         pod = self.unit.pod
         nominated = pod.nominated_node_name
-        if nominated in nodes:  # room was made there: the others are of interest only if it will not do
+        if nominated in nodes:  # room was made there: other nodes matter only if the extenders reject it
             try:
                 verdicts = await self.extenders.filter(pod, {nominated: nodes[nominated]})
                 if verdicts.passed:

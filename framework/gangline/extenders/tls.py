@@ -13,8 +13,8 @@ from gangline.errors import ConfigError
 def context_of(extender: Extender, path: str) -> ssl.SSLContext | bool:
     """The SSL setting for aiohttp; True checks against the system's authorities. Raises ConfigError.
 
-    As upstream, `enableHTTPS` without an authority trusts every certificate. `path` is the extender's path in the
-    configuration.
+    As in kube-scheduler, `enableHTTPS` without an authority trusts every certificate. `path` is the extender's path in
+    the configuration.
     """
     if extender.tls_config is None and not extender.enable_https:
         return True

@@ -126,7 +126,7 @@ def _layer(name: str) -> str:
 
 
 def _narrowest(levels: list[str]) -> str:
-    """The level within all others, by the usual order of their names; of unknown levels the last."""
+    """The narrowest of these levels, by the order of the well-known levels; if some are unknown, the last of these."""
     usual = {known.name: place for place, known in enumerate(KNOWN_LEVELS)}
     return max(reversed(levels), key=lambda name: usual.get(name, len(usual)), default=ANYWHERE)
 
@@ -160,7 +160,7 @@ def _kai_segments(annotations: Mapping[str, str]) -> tuple[int, TopologyConstrai
 def _given(
     constraint: TopologyConstraint, annotations: Mapping[str, str], named: tuple[str, ...]
 ) -> TopologyConstraint | None:
-    """The constraint if any of its keys is set; "any" is also a value of its dialect."""
+    """The constraint if any of its keys is set, also if the value is "any"; else None."""
     return constraint if any(key in annotations for key in named) else None
 
 

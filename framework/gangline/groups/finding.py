@@ -9,7 +9,7 @@ labels and annotations without which a pod without owners is in no group.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -26,7 +26,9 @@ from gangline.wire.custom_resources import CLAIM
 
 _LABELS = frozenset({keys.POD_GROUP, keys.KUEUE_GROUP, keys.KOORDINATOR_GROUP, keys.LWS_GROUP, keys.JOB_SET})
 _ANNOTATIONS = frozenset({keys.KAI_GROUP, keys.VOLCANO_GROUP, keys.KOORDINATOR_GROUP, CLAIM})
-"""The annotations of which a pod without an owner needs one to be in a group."""
+"""A pod without an owner that has none of these labels and annotations is in no group."""
+_SLICE = 100
+"""The number of succeeded pods whose groups one step reads, in some 3 ms."""
 _FOREVER = -1
 """In place of a number of rings: no change of an object can put the pod into a group."""
 
@@ -82,6 +84,8 @@ class Groups:
         self._known: weakref.WeakKeyDictionary[PodInfo, tuple[Membership | Problem | None, Sight]] = (
             weakref.WeakKeyDictionary()
         )
+        self._last: PodGroup | None = None
+        """The group that was read last."""
         lookup.store(SUCCEEDED_PODS).subscribe(self._succeeded)
 
     def of(self, pod: PodInfo) -> Membership | Problem | None:
@@ -137,10 +141,14 @@ class Groups:
             for key, namespace, name in known[1].found
         )
 
-    def start_over(self) -> None:
-        """All objects have been listed: read anew the groups of pods that have succeeded."""
-        for pod in self._lookup.store(SUCCEEDED_PODS):
-            self._succeeded.on_upsert(pod)
+    def start_over(self) -> Iterator[None]:
+        """All objects have been listed: read anew the groups of pods that have succeeded, a slice at each step."""
+        store = self._lookup.store(SUCCEEDED_PODS)
+        for number, pod in enumerate(list(store), 1):
+            if store.get(pod.metadata.name, pod.metadata.namespace) is pod:  # not deleted or changed between two steps
+                self._succeeded.on_upsert(pod)
+            if number % _SLICE == 0:
+                yield
 
     def is_mate_hint(self, pod: PodInfo, old: SucceededPod | None, new: SucceededPod | None) -> bool:
         """Whether a member of the pod's group has succeeded; a hint for events of succeeded pods."""
@@ -159,6 +167,11 @@ class Groups:
             answer = reader.read(pod, seen)
             if answer is not None:
                 break
+        if isinstance(answer, Membership):
+            last = self._last
+            if last is not None and last == answer.group:  # members share one object, which is quick to compare
+                answer = Membership(last, answer.subgroup, answer.index)
+            self._last = answer.group
         self._known[pod] = (answer, seen.sight())
         return answer
 

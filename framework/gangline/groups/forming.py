@@ -28,9 +28,8 @@ _SLICES_BYTES = 8 * 1024 * 1024
 
 
 def attempt(dialect: str, pod: PodInfo, name: str, form: Callable[[], Membership]) -> Membership | Problem:
-    """The result of `form`; a Problem of the group with this name if `form` raises or the group is too large.
-
-    Only InvalidObject becomes a Problem.
+    """The result of `form`; a Problem of the group with this name if `form` raises InvalidObject or the group is too
+    large.
     """
     try:
         made = form()

@@ -1,4 +1,4 @@
-"""Workloads that say how many GPUs they take in all: the group has as many members as pods with so many GPUs."""
+"""Workloads that say how many GPUs they take in all; the number of members follows from the GPUs of one pod."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def _sizes(pod: PodInfo, owner: OwnerReference, lookup: Lookup) -> tuple[int, in
     if not members:
         raise invalid(GPU_COUNT, total, f"the pods ask for no GPUs, and {owner.kind} {owner.name} has no known size")
     if size and members > size:
-        why = f"{members} pods with {each} GPUs each have so many, and {owner.kind} {owner.name} has {size}"
+        why = f"that takes {members} pods with {each} GPUs each, and {owner.kind} {owner.name} has {size} pods"
         raise invalid(GPU_COUNT, total, why)
     if isinstance(workload, ReplicaSet) and workload.spec.replicas:
-        members = min(members, workload.spec.replicas)  # while its Deployment changes over to it, it is smaller
+        members = min(members, workload.spec.replicas)  # smaller than its Deployment during a rollout
     return (1 if starts_in_turn(workload) else members), size

@@ -181,11 +181,11 @@ def _formed(dialect: str, found: JobSet, parts: list[JobPart], name: str) -> Pod
 
 
 def _subgroups(part: JobPart, needed: int, hoisted: bool) -> tuple[SubGroup, ...]:
-    """The subgroups of a replicated job; a single one whose constraint is the group's is left out."""
+    """The subgroups of a replicated job; none with `hoisted`, if the whole group has the job's constraint already."""
     constraints = part.constraints
     whole = needed if not part.done else 0  # it is not known which Jobs have succeeded
     if (part.exclusive or constraints.slice_size) and constraints.topology != FREE and not hoisted:
-        why = "stands beside exclusive placement or slices; say it for the whole JobSet"
+        why = "cannot be combined with exclusive placement or slices; set it for the whole JobSet"
         raise InvalidObject(f"replicatedJob {part.name}: topology", constraints.topology.required or None, why)
     if part.exclusive:
         if part.jobs > MOST_PARTS:

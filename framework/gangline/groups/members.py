@@ -7,11 +7,14 @@ is known, for example while everything is listed. Such a pod is looked at again 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from gangline.api.pod_group import Membership, Problem
 from gangline.state.pods import PodInfo
+
+_SLICE = 200
+"""Pods whose groups one step reads, in some milliseconds."""
 
 
 class Grouping(Protocol):
@@ -55,6 +58,22 @@ class GroupMembers:
         elif membership is not None:
             self._unknown[pod.uid] = pod
 
+    def add_all(self, pods: Iterable[PodInfo]) -> None:
+        """Add pods: as `add` for each, in half the time, as most of them are in one group."""
+        group, key, members = None, "", dict[str, PodInfo]()
+        group_of, key_of = self._groups.of, self._key_of
+        for pod in pods:
+            membership = group_of(pod)
+            if isinstance(membership, Membership):
+                if membership.group is not group:
+                    group = membership.group
+                    key = group.key
+                    members = self._by_key.setdefault(key, {})
+                key_of[pod.uid] = key
+                members[pod.uid] = pod
+            elif membership is not None:
+                self._unknown[pod.uid] = pod
+
     def remove(self, pod: PodInfo, row: int) -> None:
         """Forget a pod, if it was added."""
         self._unknown.pop(pod.uid, None)
@@ -84,7 +103,7 @@ class GroupMembers:
 
 
 class PlacedMembers:
-    """Tracks the members of groups that have a node: those that stay apart from those that are being deleted.
+    """Tracks the members of groups that have a node, and among them the members that are being deleted.
 
     A member that is being deleted does no work for its group any more, and another pod takes its place. It may still
     be on its node for long, for ever if nobody hears of the node.
@@ -103,6 +122,13 @@ class PlacedMembers:
         """The pod is on the row now."""
         (self._leaving if pod.terminating else self._staying).add(pod, row)
 
+    def add_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> bool:
+        """As `add` for each of these pods, none of which is being deleted; else False, with nothing added."""
+        if any([pod.terminating for pod in pods]):
+            return False
+        self._staying.add_all(pods)
+        return True
+
     def remove(self, pod: PodInfo, row: int) -> None:
         """The pod is no longer on the row."""
         self._staying.remove(pod, row)
@@ -120,12 +146,15 @@ class PlacedMembers:
         """The groups with members that `of` has: key to members by UID; read-only."""
         return self._staying.groups()
 
-    def start_over(self, pods: Collection[PodInfo]) -> None:
-        """Read the groups of all pods anew, after all objects have been listed."""
-        self.clear()
-        for pod in pods:
-            if pod.row >= 0:
+    def start_over(self, pods: Mapping[str, PodInfo]) -> Iterator[None]:
+        """Read the groups of all pods, by UID, anew, after all objects have been listed; a slice at each step."""
+        for number, uid in enumerate(list(pods), 1):
+            pod = pods.get(uid)  # the newest record: `add` is not called for changes that no tracker counts
+            if pod is not None and pod.row >= 0:
+                self.remove(pod, pod.row)
                 self.add(pod, pod.row)
+            if number % _SLICE == 0:
+                yield
 
 
 _NOBODY: dict[str, Any] = {}

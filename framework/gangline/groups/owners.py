@@ -202,8 +202,10 @@ class Owners:
 
 
 def _above(found: Any, lookup: Lookup) -> OwnerReference | None:
-    """The controller of a controller. The StatefulSet of a leader's workers belongs to the leader, a pod: its label
-    names the LeaderWorkerSet above both.
+    """The controller of a controller; None if it has none.
+
+    The StatefulSet of a replica's workers is owned by the leader, which is a pod. A label of the StatefulSet names the
+    LeaderWorkerSet above both.
     """
     metadata = found.metadata
     reference = controller_of(metadata.owner_references)

@@ -3,8 +3,9 @@
 A group, or a part of it, runs when at least `min_member` of its members have a node at the same time. Code that has to
 know whether a group may start, whether it runs in part, or how many members it lacks or can spare makes a `Progress`
 from the numbers that it has, and asks that. Members that have run to their end hold no node, and do not count as
-placed. Nor do members that are being deleted: others take their place. Those that have succeeded are not created again:
-`succeeded` has subtracted them from `min_member`, or a reader has if an object says how many there are.
+placed. Nor do members that are being deleted: others take their place. Members that have succeeded are not created
+again, so they are subtracted from `min_member`: by a reader if an object says how many have succeeded, else by
+`succeeded`.
 """
 
 from __future__ import annotations

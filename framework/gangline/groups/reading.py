@@ -19,7 +19,7 @@ class Lookup(Protocol):
 
 
 class Known(Lookup, Protocol):
-    """Where `Groups` looks up objects, and which makes records of pods."""
+    """A lookup that also makes records of pods; `Groups` needs both."""
 
     def record(self, pod: Pod) -> PodInfo:
         """The record of a pod that is placed nowhere. Raises InvalidObject."""

@@ -1,7 +1,7 @@
-"""Whether all parts of a group can have room by numbers alone, before any part is tried on the columns.
+"""Whether numbers alone rule out that all parts of a group have room, before any part is tried on the columns.
 
 Each part needs a domain that holds its least number of members. A domain holds only as many parts as fit by the number
-of members and by each resource. A no is certain; a yes has to be tried.
+of members and by each resource. What the numbers rule out is certain; otherwise the parts have to be tried.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gangline.state.topology import Topology
 
 Amounts = NDArray[np.float64]
 _ROUNDING = 1e-9
-"""The possible error of sums of large amounts; in doubt there is room."""
+"""The possible relative error of sums of large amounts; in doubt there is room."""
 
 
 @dataclass(slots=True, eq=False)
@@ -78,7 +78,7 @@ class _Alike:
         self._capacity = capacity
         self._allowed = capacity > 0
         self._known = self._allowed & (self._fits(np.arange(len(capacity))) == 0)
-        """Where a filter accepts a member although the numbers do not."""
+        """The rows where the filters accept a member although by the numbers none fits."""
 
     def missing(self, left: set[int], rows: Rows) -> str:
         """See `GroupRoom.missing`."""
@@ -102,7 +102,7 @@ class _Alike:
         return ""
 
     def _fits(self, rows: Rows) -> Int64Column:
-        """How many members fit on each of these rows at most, if each requested only what all have in common."""
+        """How many members fit on each of these rows at most, if each requested the smallest amounts of all members."""
         nodes = self._nodes
         fits = np.full(len(rows), np.iinfo(np.int64).max, dtype=np.int64)
         for resource, amount in zip(self._resources.tolist(), self._common.tolist(), strict=True):
@@ -113,7 +113,7 @@ class _Alike:
         return np.minimum(fits, most)
 
     def _need(self, part: Part) -> Amounts:
-        """The number of members, then the amount of each resource, that the least number of smallest members takes."""
+        """The least number of members, then for each resource the smallest sum that this many members request."""
         asked = np.array([_asked(role, self._resources) for role in part.roles], dtype=np.float64)
         each = np.repeat(asked, [len(role.pods) for role in part.roles], axis=0)
         return np.concatenate(([part.minimum], np.sort(each, axis=0)[: part.minimum].sum(axis=0)))
@@ -127,7 +127,10 @@ def _asked(role: Role, resources: NDArray[np.intp]) -> NDArray[np.int64]:
 
 
 def _most(needs: Amounts, room: Amounts) -> int:
-    """How many of the parts can have a domain at most: the parts that need most must fit into all domains together."""
+    """The most parts that can have room in the domains at the same time, by one quantity.
+
+    The n largest parts have room only if the domains together hold n times the smallest of these n parts.
+    """
     room = room * (1.0 + _ROUNDING)
     for number, need in enumerate(np.sort(needs)[::-1].tolist(), start=1):
         if need > 0 and (room // need).sum() < number:

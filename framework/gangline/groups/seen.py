@@ -66,7 +66,7 @@ class Seen:
         return chain
 
     def sight(self) -> Sight:
-        """What was looked up so far; if that is only a chain, pods with the same chain share it."""
+        """The objects that were looked up so far; pods that have looked up only the same chain share one `Sight`."""
         if self._shared is not None and self._shared.found.keys() == self._found.keys():
             return self._shared
         return Sight(self._found)

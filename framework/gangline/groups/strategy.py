@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Literal, get_args
 
 Strategy = Literal["consolidated", "distributed", "balanced"]
-"""As close together as possible; spread over nodes and leaves; by the profile's own scores."""
+"""consolidated: as close together as possible; distributed: spread over nodes and leaf switches; balanced: by the
+profile's own scores."""
 PLACEMENT_STRATEGY = "topology.scheduler/placement-strategy"
 """On a workload or its pods: consolidated, distributed or balanced; balanced if it is missing."""
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)

@@ -2,7 +2,7 @@
 
 Otherwise a member that is created again after another one has succeeded would wait for ever. Volcano counts so too.
 The API server has such pods until somebody deletes them, so a scheduler that starts knows of them as well. Members that
-have failed do not count: whoever needs them creates others.
+have failed do not count: their controllers create others.
 
 - A pod counts for members with the same topmost controller, and for members without one if it has none itself: the pods
   of the next run of a CronJob have another Job, though they may name the same group.
@@ -55,7 +55,9 @@ class Succeeded:
         owner_of: Callable[[PodInfo], str],
         changed: Callable[[], None],
     ) -> None:
-        """`groups` says in which groups pods are, without regard to those that have succeeded."""
+        """`groups` says which group a pod is in, without regard to members that have succeeded; `owner_of` returns the
+        UID of a pod's topmost controller; `changed` is called when a group may need another number of members.
+        """
         self._groups = groups
         self._record = record
         self._owner_of = owner_of
@@ -64,7 +66,7 @@ class Succeeded:
         self._pods: dict[str, PodInfo] = {}
         self._counts: dict[tuple[str, str], Counts] = {}
         self._reduced: dict[tuple[str, str], tuple[PodGroup, PodGroup]] = {}
-        """By key and owner: the group as it was read, and what is left of its needs."""
+        """By the key of a group and the UID of an owner: the group as it was read, and the group with reduced needs."""
         self._version = -1
 
     def on_upsert(self, pod: SucceededPod) -> None:
@@ -75,7 +77,7 @@ class Succeeded:
         try:
             record = self._record(Pod(pod.metadata, PodSpec(scheduling_group=pod.spec.scheduling_group)))
         except InvalidObject:
-            return  # it never was a member
+            return  # a pod without a record was no member
         if self._groups.of(record) is None:
             return
         self._pods[uid] = record
@@ -101,7 +103,7 @@ class Succeeded:
         return membership.group.key if isinstance(membership, Membership) else ""
 
     def reduced(self, membership: Membership, pod: PodInfo) -> Membership:
-        """The membership of a pod in its group, of which less is needed the more members have succeeded."""
+        """The membership of a pod, with the needs of its group reduced by the members that have succeeded."""
         group = membership.group
         if not self._pods or group.knows_succeeded or not self._members.of(group.key):
             return membership
@@ -129,7 +131,7 @@ class Succeeded:
 
 
 def without(group: PodGroup, succeeded: Counts) -> PodGroup:
-    """The group, which needs so many members fewer, but at least one: a member that is created again needs itself."""
+    """The group with its needs reduced by these members, to at least 1: a member that is created anew needs itself."""
     parts = tuple(
         replace(part, min_member=max(0, part.min_member - succeeded.get(part.name, 0))) for part in group.subgroups
     )

@@ -11,8 +11,8 @@ REREAD = 60.0  # seconds after which credentials that lie in a file are read aga
 class Access:
     """The result of one reading of the credentials.
 
-    ``authorization`` is the whole header. ``valid_for`` is after how many seconds to read again;
-    None means that only a refusal by the server is a reason to.
+    ``authorization`` is the whole header. After ``valid_for`` seconds the credentials have to be read again; None means
+    that they are read again only if the server refuses them.
     """
 
     server: str
@@ -25,3 +25,7 @@ class Access:
     server_name: str | None = None
     proxy: str | None = None
     valid_for: float | None = None
+    context: str = ""
+    """The context of the kubeconfig; "" for a service account."""
+    namespace: str = ""
+    """The namespace of the context, or of the pod; "" if none is set."""

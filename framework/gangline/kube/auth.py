@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from yarl import URL
+
 from gangline.errors import ConfigError
 from gangline.kube import plain
 from gangline.kube.access import Access
@@ -27,8 +29,8 @@ RETRY = 10.0  # seconds between two readings at least, whatever the server refus
 class Credentials:
     """An API server's address and the current way to authenticate to it.
 
-    ``read`` is called at once, and again in a thread when credentials expire or are refused. When
-    ``read`` fails, the old credentials stay in use.
+    ``read`` is called by the constructor, and again in a thread when the credentials expire or the server refuses them.
+    If ``read`` fails then, the old credentials stay in use.
     """
 
     def __init__(self, read: Callable[[], Access], *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -38,9 +40,11 @@ class Credentials:
         self._read_at = clock()
         self._access = access = read()
         self._due = self._next(access)
-        self.server = access.server.rstrip("/")
+        self.server = _address(access)
         self.server_name = access.server_name
         self.proxy = access.proxy
+        self.context = access.context
+        self.namespace = access.namespace
         self.ssl_context = _ssl_context(access)
 
     async def authorization(self) -> str | None:
@@ -61,7 +65,9 @@ class Credentials:
         return current if current != rejected else None
 
     def unverified(self) -> ssl.SSLContext:
-        """Shows the same client certificate to whomever: for this machine's ports, whose names no certificate has."""
+        """TLS settings with the same client certificate that accept every server's certificate: for a port of this
+        machine that kubectl forwards, where no certificate has the server's name.
+        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         _load_client_certificate(context, self._access)
@@ -81,6 +87,19 @@ class Credentials:
 
     def _next(self, access: Access) -> float | None:
         return None if access.valid_for is None else self._clock() + access.valid_for
+
+
+def _address(access: Access) -> str:
+    """The address of the API server. Raises ConfigError for an address to which no request can be sent."""
+    server = access.server.rstrip("/")
+    try:
+        url = URL(server)
+        if url.scheme in ("http", "https") and url.host and url.port:
+            return server
+        why = "expected https://HOST:PORT"
+    except ValueError as error:
+        why = f"{error}; expected https://HOST:PORT"
+    raise ConfigError(access.source, f"server {access.server!r}", why)
 
 
 def load(

@@ -1,8 +1,9 @@
 """Writes to ResourceClaims: the finalizer, the allocation, and who has reserved the devices.
 
-Every write is a patch of just those fields: drivers keep data in the status of a claim that are not read here. A patch
-that depends on what was read names the resourceVersion, so that a claim which has changed since is a Conflict: read it
-again and decide again. Each method returns the claim as it is after the write.
+Every write is a patch of these fields only, because drivers keep data in the status of a claim that Gangline does not
+read. A patch that depends on the claim as it was read names the claim's resourceVersion. If the claim has changed
+since, the patch is a Conflict: the caller reads the claim and decides again. Each method returns the claim after the
+write.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from gangline.kube.versions import newest
 from gangline.model import ResourceClaim, ResourceClaimAllocation, ResourceClaimConsumerReference
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
-"""Keeps a claim that has devices until they are given back."""
+"""The finalizer that keeps a claim with devices until the devices are given back."""
 
 
 class ClaimWriter:
     """Writes to the claims of one API server, in the newest version that it serves.
 
-    Every method raises ApiError: NotFound if the claim, or its kind, is gone; Conflict if the claim has changed or is
-    another one of the same name.
+    Every method raises ApiError: NotFound if there is no such claim or no such kind; Conflict if the claim has changed,
+    or another claim has its name now.
     """
 
     def __init__(self, client: Client) -> None:
@@ -34,7 +35,7 @@ class ClaimWriter:
         self._served: Resource[ResourceClaim] | None = None
 
     async def read(self, claim: ResourceClaim) -> ResourceClaim:
-        """The claim of that name as it is now; it may be another one."""
+        """The claim that has this claim's name now; its UID may be another one."""
         resource = await self._resource()
         try:
             return await self._client.get(resource, claim.metadata.name, namespace=claim.metadata.namespace)
@@ -43,7 +44,7 @@ class ClaimWriter:
             raise
 
     async def create(self, claim: ResourceClaim) -> ResourceClaim:
-        """Make a claim, of the newest version alone; after Unavailable it may be there or not."""
+        """Create a claim, by the newest version of the API only. After Unavailable the claim may exist or not."""
         return await self._client.create(RESOURCE_CLAIMS, claim, namespace=claim.metadata.namespace)
 
     async def in_namespace(self, namespace: str) -> list[ResourceClaim]:
@@ -51,7 +52,7 @@ class ClaimWriter:
         return (await self._client.list(await self._resource(), namespace=namespace)).items
 
     async def delete(self, claim: ResourceClaim) -> None:
-        """Delete the claim with its finalizer, whoever uses its devices; Conflict if it has changed."""
+        """Remove the finalizer and delete the claim, even if pods use its devices. Conflict if it has changed."""
         if FINALIZER in claim.metadata.finalizers:
             claim = await self.unprotect(claim)
         metadata = claim.metadata
@@ -62,7 +63,7 @@ class ClaimWriter:
         return await self._patch(claim, {"finalizers": [FINALIZER]}, fresh=True)
 
     async def unprotect(self, claim: ResourceClaim) -> ResourceClaim:
-        """Remove the finalizer; a claim that was deleted goes then. Conflict if the claim has changed."""
+        """Remove the finalizer, so that a claim that is being deleted goes. Conflict if the claim has changed."""
         return await self._patch(claim, {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}, fresh=True)
 
     async def allocate(
@@ -73,7 +74,7 @@ class ClaimWriter:
         return await self._patch(claim, {}, status, fresh=True)
 
     async def reserve(self, claim: ResourceClaim, consumer: ResourceClaimConsumerReference) -> ResourceClaim:
-        """Let one more consumer use the devices that were read; Conflict if the claim has changed."""
+        """Reserve the claim for one more consumer; Conflict if the claim has changed since it was read."""
         return await self._patch(claim, {}, {"reservedFor": [msgspec.to_builtins(consumer)]}, fresh=True)
 
     async def release(self, claim: ResourceClaim, uid: str) -> ResourceClaim:
@@ -118,4 +119,4 @@ class ClaimWriter:
     async def _resource(self) -> Resource[ResourceClaim]:
         if self._served is None:
             self._served = await newest(self._client, RESOURCE_CLAIMS)
-        return self._served or RESOURCE_CLAIMS  # where the kind is gone, the server says so
+        return self._served or RESOURCE_CLAIMS  # if the server no longer has the kind, it answers so

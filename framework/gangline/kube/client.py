@@ -1,6 +1,6 @@
-"""The client for a real API server: what each verb asks for, JSON by msgspec, errors as `gangline.errors`.
+"""The client for a real API server: the requests of each verb, JSON by msgspec, errors as `gangline.errors`.
 
-How a request gets there, and what is repeated, is in `transport`.
+`transport` sends the requests, and repeats some of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gangline.errors import InvalidObject, NotFound
 from gangline.kube import decoding
 from gangline.kube.auth import Credentials
 from gangline.kube.interface import Listing, PatchKind, WatchEvent
-from gangline.kube.resources import PODS, Resource, T, group_path
+from gangline.kube.resources import EVENTS, PODS, Resource, T, group_path
 from gangline.kube.transport import JSON, Transport, bounded
 from gangline.kube.writing import CONNECT_TIMEOUT
 from gangline.model import Binding, ObjectMeta, TypedReference
@@ -36,7 +36,7 @@ WATCH_SECONDS = (
 
 
 def log_invalid(resource: Resource[Any], namespace: str, name: str, error: InvalidObject) -> None:
-    """The default for objects that cannot be decoded: they are logged."""
+    """The default of `on_invalid`: logs that the object cannot be decoded."""
     log.warning("skipped an object that cannot be used: %s", error)
 
 
@@ -44,16 +44,16 @@ OnWritten = Callable[[Resource[Any], str], None]
 
 
 def written_by_nobody(resource: Resource[Any], version: str) -> None:
-    """The default: nobody wants to know what was written."""
+    """The default of `on_written`: does nothing."""
 
 
 class HttpClient:
     """Implements `gangline.kube.interface.Client`; make it inside a running event loop.
 
-    ``timeout`` is in seconds, for everything but watches; a list may take longer while data keeps
-    coming. ``connections`` bounds the open connections, those of watches included. ``may_write`` is asked before
-    each write is sent; one that it forbids is Unavailable. ``on_written`` is told the resourceVersion of what was
-    written, where the API server says it.
+    ``timeout`` limits every request except watches, in seconds; a list may take longer as long as data keeps coming.
+    ``connections`` limits the open connections, those of watches included. ``may_write`` is called before each write is
+    sent; if it returns False the write is not sent, and raises Unavailable. ``on_written`` is called with the
+    resourceVersion of each object that was written, if the API server's answer has it.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class HttpClient:
         }
         accept = METADATA_LIST if resource.metadata_only else JSON
         body = await self._transport.read(resource.path(namespace), query, self._transport.list_limits, accept)
-        return decoding.decode_list(resource, body, self._report)
+        return await decoding.decode_large_list(resource, body, self._report)
 
     async def watch(
         self,
@@ -133,7 +133,7 @@ class HttpClient:
             "labelSelector": label_selector,
             "fieldSelector": field_selector,
         }
-        # Longer than the server's own limit: only a dead connection gets there.
+        # Longer than the server's own limit, so that only a dead connection reaches this limit.
         limits = aiohttp.ClientTimeout(total=seconds + 30, sock_connect=CONNECT_TIMEOUT)
         accept = METADATA if resource.metadata_only else JSON
         async with self._transport.open(resource.path(namespace), query, limits, accept) as answer:
@@ -157,7 +157,7 @@ class HttpClient:
         return decoding.decode_served(body)
 
     async def raw(self, path: str, seconds: float) -> bytes:
-        """The body of a GET of any path of the API server, those that it proxies to pods too; asked once.
+        """The body of a GET of any path of the API server, also of a path that it proxies to a pod. Not repeated.
 
         Raises ApiError, also where the body is larger than a configuration may be.
         """
@@ -167,8 +167,11 @@ class HttpClient:
     # Writing
 
     async def create(self, resource: Resource[T], obj: T, *, namespace: str | None = None) -> T:
-        """See the interface."""
+        """See the interface. An event is returned as it was given: nobody needs the API server's form of it."""
         path = resource.path(namespace or obj.metadata.namespace)
+        if resource is EVENTS:
+            await self._transport.send("POST", path, _encode(resource, obj))
+            return obj
         return await self._write("POST", resource, path, _encode(resource, obj))
 
     async def replace(self, resource: Resource[T], obj: T, *, subresource: str | None = None) -> T:
@@ -279,6 +282,11 @@ _BINDING = Resource("", "v1", "bindings", "Binding", Binding)
 
 
 def _encode(resource: Resource[T], obj: T) -> bytes:
-    """The object as JSON with its apiVersion and kind, which the structs do not have."""
-    head = {"apiVersion": resource.api_version, "kind": resource.kind}
-    return msgspec.json.encode(head | msgspec.to_builtins(obj))
+    """The object as JSON with its apiVersion and kind, which most structs do not have."""
+    if hasattr(obj, "kind"):
+        return msgspec.json.encode(
+            {"apiVersion": resource.api_version, "kind": resource.kind} | msgspec.to_builtins(obj)
+        )
+    head = f'{{"apiVersion":"{resource.api_version}","kind":"{resource.kind}"'.encode()
+    fields = msgspec.json.encode(obj)[1:]
+    return b"%b,%b" % (head, fields) if fields != b"}" else head + fields

@@ -1,9 +1,9 @@
 """Makes the connections of aiohttp's client, so that the event loop alone owns their sockets.
 
-aiohttp connects a socket of Python's and hands it to the loop. When the other end resets a TLS connection at that very
-moment, uvloop closes the descriptor and then takes hold of the Python object, which closes the same number once more
-when it is collected: by then it may be another connection's. That one breaks, whoever opens the next socket is told
-"File descriptor N is used by transport", and libuv may end the process.
+aiohttp itself connects a Python socket and hands it to the event loop. If the other end resets a TLS connection at that
+moment, uvloop closes the file descriptor, but keeps the Python socket. When this socket is garbage-collected, it closes
+the same descriptor number once more, which may belong to another connection by then. That connection breaks, the next
+socket to be opened fails with "File descriptor N is used by transport", and libuv may end the process.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gangline.kube import sockets
 
 
 class Connector(aiohttp.TCPConnector):
-    """Lets the event loop make its sockets itself, one address after the other.
+    """Lets the event loop create its sockets itself, and tries one address after the other.
 
-    They notice within a minute that the other end is gone: watches may be silent.
+    A connection notices within a minute that the other end is gone, even if nothing is sent, as on a quiet watch.
     """
 
     async def _wrap_create_connection(
@@ -33,7 +33,7 @@ class Connector(aiohttp.TCPConnector):
         client_error: type[Exception] = aiohttp.ClientConnectorError,
         **kwargs: Any,
     ) -> tuple[asyncio.Transport, ResponseHandler]:
-        """To the first address; aiohttp asks again with the others when that fails."""
+        """Connect to the first address; if that fails, aiohttp calls this method again with the other addresses."""
         family, _, protocol, _, address = addr_infos[0]
         transport, handler = await self._wrap_existing_connection(
             *args,

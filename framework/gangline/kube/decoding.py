@@ -1,9 +1,9 @@
 """Decodes the bytes of a list or a watch into structs; one invalid object never hides the others.
 
 The fast path decodes a whole list, or a whole event, directly into structs, and skips fields that are not in the
-structs. Only if it fails are the objects decoded one by one: valid objects are used, and invalid ones are passed on as
-unreadable, with as much of their identity as can be read. No answer of a server raises anything but InvalidObject and
-ApiError.
+structs. If the fast path fails, or a list is large, the objects are decoded one by one: valid objects are used, and
+invalid objects are passed on as unreadable, with the part of their identity that can be read. Whatever a server
+answers, only InvalidObject and ApiError are raised.
 
 JSON can be nested too deeply for any decoder (each writer of an object can write `managedFields`, and skipping a field
 needs the same recursion as reading one). Such text is cut: values deeper than all fields of the structs become null.
@@ -11,8 +11,9 @@ needs the same recursion as reading one). Such text is cut: values deeper than a
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, Generic
 
@@ -26,15 +27,19 @@ from gangline.kube.resources import Resource, T
 from gangline.model import ListMeta, ObjectMeta
 
 OnInvalid = Callable[[Resource[Any], str, str, InvalidObject], None]
-"""Told the resource, namespace and name of an object that was skipped, and why."""
+"""Called with the resource, namespace and name of an object that cannot be decoded, and the reason."""
 
+LARGE = 1 << 22
+"""A list of at most so many bytes is decoded at once, in some 30 ms. 500 ResourceSlices of 128 devices have 27 MiB."""
+SLICE = 1 << 18
+"""Bytes of the objects of a larger list that are decoded without a pause."""
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 _NESTING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 _VERSION = re.compile(rb'"resourceVersion"\s*:\s*"(\d{1,20})"')
 _WRAPPING = 4
-"""Levels that a list or an event puts around an object."""
+"""Levels of JSON that a list or an event adds around an object."""
 Undecodable = (msgspec.MsgspecError, RecursionError, ValueError)
-"""What decoders raise; a ValueError is a text that is no UTF-8, or a number of too many digits."""
+"""The errors that decoders raise; ValueError is for a text that is no UTF-8, or a number with too many digits."""
 
 
 class _List(msgspec.Struct, Generic[T]):
@@ -66,7 +71,7 @@ class _ServedList(msgspec.Struct):
 
 
 class _Identity(msgspec.Struct, rename="camel"):
-    """The part of metadata that is certain to be well formed."""
+    """The part of metadata that the API server itself checks, so that it is always well-formed."""
 
     name: str = ""
     namespace: str = ""
@@ -98,13 +103,33 @@ def decode_object(resource: Resource[T], data: bytes | msgspec.Raw) -> T:
 
 
 def decode_list(resource: Resource[T], data: bytes, on_invalid: OnInvalid) -> Listing[T]:
-    """A whole list body; objects that do not fit are reported and listed as invalid."""
+    """Decode the body of a list. Objects that do not fit their struct are reported, and are listed as invalid."""
     if resource.upgrade is None:
         try:
             whole: _List[T] = _decoder(_List[resource.type]).decode(data)  # type: ignore[name-defined]  # a run-time type
             return Listing(whole.items or [], whole.metadata.resource_version, more=whole.metadata.continue_)
         except Undecodable:
             pass
+    *_, listing = _one_by_one(resource, data, on_invalid, len(data))
+    return listing
+
+
+async def decode_large_list(
+    resource: Resource[T], data: bytes, on_invalid: OnInvalid, large: int = LARGE, slice_bytes: int = SLICE
+) -> Listing[T]:
+    """As `decode_list`; while a large body is decoded, other tasks get a turn after each slice of `slice_bytes`."""
+    if len(data) <= large:
+        return decode_list(resource, data, on_invalid)
+    whole: Listing[T] = Listing([], "")
+    await asyncio.sleep(0)
+    for part in _one_by_one(resource, data, on_invalid, slice_bytes):
+        whole = part  # the last part is the whole list
+        await asyncio.sleep(0)
+    return whole
+
+
+def _one_by_one(resource: Resource[T], data: bytes, on_invalid: OnInvalid, slice_bytes: int) -> Iterator[Listing[T]]:
+    """Decode a list object by object. Yields the objects so far after each `slice_bytes`, and all at the end."""
     try:
         raw: _RawList = _decode(_RawList, data)
     except msgspec.ValidationError as error:
@@ -113,16 +138,21 @@ def decode_list(resource: Resource[T], data: bytes, on_invalid: OnInvalid) -> Li
         raise _garbled(resource, error) from error
     items: list[T] = []
     invalid: list[Unreadable] = []
+    left = slice_bytes
     for text in raw.items or ():
         try:
             items.append(decode_object(resource, text))
         except (InvalidObject, ApiError) as error:
             invalid.append(_unreadable(resource, text, error, on_invalid))
-    return Listing(items, raw.metadata.resource_version, tuple(invalid), raw.metadata.continue_)
+        left -= len(memoryview(text))
+        if left <= 0:
+            left = slice_bytes
+            yield Listing(items, raw.metadata.resource_version, tuple(invalid), raw.metadata.continue_)
+    yield Listing(items, raw.metadata.resource_version, tuple(invalid), raw.metadata.continue_)
 
 
 def decode_event(resource: Resource[T], line: bytes, on_invalid: OnInvalid) -> WatchEvent[T]:
-    """One line of a watch; an ERROR event is raised as the exception that it stands for."""
+    """Decode one line of a watch. Raises the exception that an ERROR event stands for."""
     if resource.upgrade is not None:
         return _decode_odd_event(resource, line, on_invalid)
     try:
@@ -136,10 +166,11 @@ def decode_event(resource: Resource[T], line: bytes, on_invalid: OnInvalid) -> W
 
 
 def _decode_odd_event(resource: Resource[T], line: bytes, on_invalid: OnInvalid) -> WatchEvent[T]:
-    """An event that is an error, a bookmark, or about an object that does not fit, or of an older version.
+    """Decode an event that is an error, a bookmark, about an object of an older version, or about an object that does
+    not fit its struct.
 
-    The last becomes a bookmark, so that a later watch resumes behind it; a deletion stays a
-    deletion, because it is the object's identity that counts there.
+    An event about an object that does not fit becomes a bookmark, so that a later watch starts after this event. Only a
+    deletion stays a deletion: the identity of the object is enough for it.
     """
     try:
         raw: _RawEvent = _decode(_RawEvent, line)
@@ -180,21 +211,26 @@ def _unreadable(
 ) -> Unreadable:
     """Report an invalid object, and pass its readable parts on."""
     metadata = _identity(text)
-    if not isinstance(error, InvalidObject):
+    # A new error, because the traceback of the raised one keeps the whole body alive.
+    if isinstance(error, InvalidObject):
+        error = InvalidObject(error.path, error.value, error.why)
+    else:
         error = InvalidObject(f"{resource.kind} {metadata.namespace}/{metadata.name}", None, error.message)
     on_invalid(resource, metadata.namespace, metadata.name, error)
     return Unreadable(metadata, error, bytes(text))
 
 
 def _read(resource: Resource[Any], data: bytes | msgspec.Raw) -> Any:
-    """Decode one object, of an older version too. Raises msgspec's errors alone."""
+    """Decode one object, also one of an older version. Raises only msgspec's errors."""
     if resource.upgrade is None:
         return _decode(resource.type, data)
     return msgspec.convert(resource.upgrade(_decode(Any, data)), resource.type)
 
 
 def _decode(cls: Any, data: bytes | msgspec.Raw) -> Any:
-    """Decode, if need be after mending the text. Raises msgspec's errors alone."""
+    """Decode; a text that is nested too deeply is cut, and bytes that are no UTF-8 are replaced. Raises only msgspec's
+    errors.
+    """
     decoder = _decoder(cls)
     try:
         return decoder.decode(data)
@@ -245,7 +281,7 @@ def decode_served(data: bytes) -> set[str]:
 class LineSplitter:
     """Joins chunks and cuts them into lines; a line of any length may be spread over any chunks.
 
-    What is left when the stream ends is dropped: the server sends that event to the next watch.
+    An incomplete line at the end of the stream is dropped: the server sends its event again to the next watch.
     """
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 log = logging.getLogger(__name__)
 
 LONGEST_WAIT = 60.0
-"""Seconds, at most, for which a request waits because an answer asks for it."""
+"""Seconds, at most, that a request waits before it is repeated, if an answer asks for a wait (Retry-After)."""
 _JITTER = wait_random_exponential(multiplier=0.2, max=5.0)
 
 
@@ -78,8 +78,8 @@ def from_answer(code: int, phrase: str, headers: Mapping[str, str], body: bytes)
 def from_exception(error: Exception, what: str) -> Unavailable:
     """The exception for a request that got no whole answer; ``what`` names the request.
 
-    An error that no request should raise comes from a library or a bug. It fails only this request, and is logged with
-    its traceback.
+    An unexpected error comes from a library or a bug: only this request fails, and the error is logged with its
+    traceback.
     """
     if not isinstance(error, aiohttp.ClientError | OSError | asyncio.TimeoutError):
         log.error("%s failed in a way that it should not", what, exc_info=error)
@@ -106,5 +106,5 @@ def retry_wait(state: RetryCallState) -> float:
 
 
 def _seconds(header: str | None) -> float | None:
-    """Retry-After as seconds; its other form, a date, is not sent by API servers."""
+    """The seconds of a Retry-After header; None without a number. API servers do not send its other form, a date."""
     return float(header) if header and header.isdecimal() else None

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Container, Coroutine, Iterable
 from contextlib import aclosing
+from random import Random
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from gangline.errors import ApiError, Forbidden, Gone, Invalid, Unavailable
@@ -30,7 +30,7 @@ from gangline.model import HasMetadata, ObjectMeta
 
 log = logging.getLogger(__name__)
 
-BREATH = 256  # objects handled before other tasks get a turn
+BREATH = 64  # objects handled before other tasks get a turn
 PAGE = 500  # objects asked for at once; what kubectl asks for
 BACKOFF = (0.5, 30.0)  # seconds after the first failure, and at most
 SHORT_WATCH = 1.0  # seconds; a watch that ends sooner without an event counts as a failure
@@ -59,6 +59,13 @@ class Informer(Generic[T]):
     forbidden. The counts ``relists``, ``reconnects`` and ``events`` only grow.
     """
 
+    resource_version = ""
+    last_seen = 0
+    """The highest resourceVersion of an object that the handler has seen; 0 if there was none."""
+    relists = 0
+    reconnects = 0
+    events = 0
+
     def __init__(
         self,
         client: Client,
@@ -73,14 +80,9 @@ class Informer(Generic[T]):
         on_unreadable: Callable[[Unreadable], None] = lambda unreadable: None,
         on_reached: Callable[[str], None] = lambda version: None,
         is_needed: bool = True,
+        random: Random | None = None,
     ) -> None:
         self.synced = asyncio.Event()
-        self.resource_version = ""
-        self.last_seen = 0
-        """The highest resourceVersion of an object that the handler has seen; 0 if there was none."""
-        self.relists = 0
-        self.reconnects = 0
-        self.events = 0
         self._client = client
         self.resource = resource
         self._served = resource  # in the version that the server has
@@ -93,6 +95,7 @@ class Informer(Generic[T]):
         self._on_unreadable = on_unreadable
         self._on_reached = on_reached
         self._is_needed = is_needed
+        self._random = random or Random()
         self._known: dict[Key, tuple[str, str]] = {}  # uid and version
         self._must_list = True  # else go on watching
         self._asked = 0  # how often for a new list
@@ -157,7 +160,7 @@ class Informer(Generic[T]):
         return self._known.keys()
 
     def leave(self, kept: Container[Key]) -> None:
-        """Nobody follows this any more: the handler is told that all objects are gone but those that others keep."""
+        """Tell the handler that all objects are gone, except those in `kept`: nobody follows the resource any more."""
         for key in list(self._known):
             if key in kept:
                 del self._known[key]
@@ -345,4 +348,4 @@ class Informer(Generic[T]):
         first, most = BACKOFF
         delay: float = min(first * 2 ** min(self._failures, 16), most)
         self._failures += 1
-        return delay * random.uniform(0.5, 1.0)
+        return delay * self._random.uniform(0.5, 1.0)

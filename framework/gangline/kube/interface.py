@@ -86,9 +86,10 @@ class Client(Protocol):
     ) -> Listing[T]:
         """All objects, not older than ``resource_version``.
 
-        ``""`` reads the latest state; ``"0"`` takes what the server has in memory, perhaps stale. With a ``limit`` a
-        server may answer with so many objects and ``more``, which asks for those that follow as they were then, or
-        is Gone after some minutes. Servers give all objects at once for ``"0"``.
+        ``""`` reads the latest state; ``"0"`` takes the objects from the server's memory, which may be older. With a
+        ``limit`` a server may answer with so many objects and with ``more``, the token for the next page. The pages
+        show the objects as they were at the first page; after some minutes a request for the next page raises Gone. For
+        ``"0"`` servers return all objects at once.
         """
         ...
 
@@ -175,9 +176,9 @@ class Client(Protocol):
         ...
 
     async def evict(self, namespace: str, name: str, uid: str) -> None:
-        """Has a pod removed as far as disruption budgets allow it.
+        """Evicts a pod, if the disruption budgets allow it.
 
-        TooManyRequests if one does not now; Conflict if another pod has its name. Never retried in here.
+        TooManyRequests if a budget does not allow it now; Conflict if another pod has its name. Never retried in here.
         """
         ...
 
@@ -191,7 +192,7 @@ class Client(Protocol):
 
 
 class NoClient:
-    """Where there is no API server: whatever is asked of it is Unavailable."""
+    """Stands for a missing API server: every request raises Unavailable."""
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         raise Unavailable(0, "", "there is no API server to ask")

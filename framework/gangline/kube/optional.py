@@ -1,7 +1,7 @@
 """An informer for a kind that the API server may not serve: custom resource definitions may be added or removed.
 
-While the kind is not served it has no objects, so no caller waits for a list. The informer asks whether the kind is
-served, and in which version, at the start, after every failure, when a new list is requested, and at intervals.
+While the kind is not served the informer has no objects, and no caller waits for a list. The informer asks whether the
+kind is served, and in which version, at the start, after every failure, when a new list is requested, and at intervals.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class OptionalInformer(Informer[T]):
 
     _due: asyncio.Event | None = None
     _is_missed = False
-    """Whether the log says that the kind is not served."""
+    """Whether the log already says that the kind is not served."""
 
     async def run(self) -> None:
         """Follows the resource until it is cancelled."""
@@ -36,7 +36,7 @@ class OptionalInformer(Informer[T]):
             except ApiError as error:
                 await self._rest(self._failed(error))
                 continue
-            except Exception as error:  # nothing that a server answers ends this
+            except Exception as error:  # no answer of a server may end this loop
                 await self._rest(self._broke(error))
                 continue
             if served:
@@ -48,7 +48,7 @@ class OptionalInformer(Informer[T]):
                 await self._wait(self._due)
 
     def relist(self) -> None:
-        """Asks for a new list, and whether there is anything to list."""
+        """Asks for a new list, and asks the server whether the kind is served."""
         super().relist()
         if self._due is not None:
             self._due.set()

@@ -1,7 +1,7 @@
 """Reads a pod's service account, and a kubeconfig whose user has certificates or a token, in a few lines.
 
-Most schedulers have such credentials, and importing the official client takes half a second and some 20 MB. All other
-and all invalid files are left to `sources`: a reader in this module returns None for them, and never raises.
+Most schedulers have such credentials, and importing the official client takes half a second and some 20 MB. `sources`
+reads all other files, and reports invalid ones: a reader in this module returns None for such a file, and never raises.
 """
 
 from __future__ import annotations
@@ -11,58 +11,75 @@ import base64
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.request import getproxies
 
 import yaml
 
 from gangline.kube.access import REREAD, Access
+from gangline.kube.proxies import proxy_for
 
 CLUSTER = frozenset({"server", "tls-server-name", "certificate-authority", "certificate-authority-data"})
 CERTIFICATES = ("client-certificate", "client-key")
 USER = frozenset({"token", "tokenFile", *CERTIFICATES, *(f"{key}-data" for key in CERTIFICATES)})
 
 _written: dict[bytes, str] = {}
-"""Files with the data that a kubeconfig contains itself, by content."""
+"""By content: the temporary file with data that a kubeconfig contains itself, such as client-key-data."""
 
 
 def from_service_account(folder: Path, environ: Mapping[str, str]) -> Access | None:
     """The credentials of a pod: the address in its environment, token and ca.crt in ``folder``."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
-    if not host or not port or getproxies():
+    if not host or not port:
         return None
+    server = f"https://[{host}]:{port}" if ":" in host or "%" in host else f"https://{host}:{port}"
     authority = folder / "ca.crt"
     try:
+        proxy = proxy_for(server)
         token = (folder / "token").read_text()
         if not token or not authority.read_text():
             return None
     except (OSError, ValueError):
         return None
-    host = f"[{host}]" if ":" in host or "%" in host else host
     return Access(
-        server=f"https://{host}:{port}",
+        server=server,
         source=str(folder),
         authorization=f"bearer {token}".strip(),
         ca_file=str(authority),
+        proxy=proxy,
         valid_for=REREAD,
+        namespace=namespace_in(folder),
     )
+
+
+def namespace_in(folder: Path) -> str:
+    """The namespace of a pod; "" if the kubelet has not written it."""
+    try:
+        return (folder / "namespace").read_text().strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def from_kubeconfig(paths: list[str], context: str | None) -> Access | None:
     """The credentials in one kubeconfig file for a context, by default the current one."""
     source = os.pathsep.join(paths)
-    if os.pathsep in source or getproxies():
+    if os.pathsep in source:
         return None
     path = os.path.expanduser(source)
     try:
         with open(path) as file:
             config = yaml.safe_load(file)
-        chosen = _named(config["contexts"], context or config["current-context"])["context"]
+        name = context or config["current-context"]
+        chosen = _named(config["contexts"], name)["context"]
+        namespace = chosen.get("namespace") or ""
+        if not isinstance(namespace, str):
+            return None
         cluster = _plain(_named(config["clusters"], chosen["cluster"])["cluster"], CLUSTER)
         user = _plain(_named(config["users"], chosen["user"])["user"], USER)
-        return _access(cluster, user, source, os.path.dirname(os.path.abspath(path)))
-    except (yaml.YAMLError, LookupError, OSError, TypeError, ValueError):
+        access = _access(cluster, user, source, os.path.dirname(os.path.abspath(path)))
+        return replace(access, context=name, namespace=namespace)
+    except (yaml.YAMLError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError):
         return None
 
 
@@ -83,12 +100,13 @@ def _access(cluster: Mapping[str, str], user: Mapping[str, str], source: str, fo
         cert_file=_file(user, "client-certificate", folder) if tls else None,
         key_file=_file(user, "client-key", folder) if tls else None,
         server_name=cluster.get("tls-server-name"),
+        proxy=proxy_for(server),
         valid_for=REREAD if "tokenFile" in user or "client-certificate" in user else None,
     )
 
 
 def _named(entries: Any, name: Any) -> Mapping[str, Any]:
-    """The one entry of that name. Raises LookupError or TypeError where the list is not as it should be."""
+    """The only entry with this name. Raises LookupError or TypeError if the list is malformed or has no such entry."""
     if not isinstance(entries, list) or not isinstance(name, str) or not name:
         raise TypeError("not a list of names")
     found: list[Mapping[str, Any]] = [entry for entry in entries if entry["name"] == name]
@@ -98,7 +116,7 @@ def _named(entries: Any, name: Any) -> Mapping[str, Any]:
 
 
 def _plain(mapping: Any, known: frozenset[str]) -> Mapping[str, str]:
-    """The mapping, if it has known keys alone, each with a text. Raises ValueError otherwise."""
+    """The mapping, if all its keys are known and all its values are texts. Raises ValueError otherwise."""
     plain = isinstance(mapping, dict) and mapping
     if not plain or not all(key in known and isinstance(text, str) and text for key, text in mapping.items()):
         raise ValueError("not plain")
@@ -107,7 +125,7 @@ def _plain(mapping: Any, known: frozenset[str]) -> Mapping[str, str]:
 
 
 def _file(mapping: Mapping[str, str], key: str, folder: str) -> str | None:
-    """The file that a key names, or one with what the key with ``-data`` holds."""
+    """The file that a key names, or a file with the content of the key with ``-data``; None without either key."""
     if data := mapping.get(f"{key}-data"):
         return _kept(base64.b64decode(data))
     if key not in mapping:

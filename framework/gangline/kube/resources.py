@@ -26,11 +26,11 @@ class Resource(Generic[T]):
     type: type[T]
     namespaced: bool = True
     key: str = ""
-    """The name of its store and of its events; the plural, unless kinds of several groups share that."""
+    """The name of the kind's store and of its events: the plural, unless kinds of several groups share the plural."""
     metadata_only: bool = False
     """Whether the API server sends only the metadata of the objects."""
     older: tuple[Resource[T], ...] = field(default=(), compare=False)
-    """The kind in older versions, newest first, for servers that do not have this one."""
+    """The kind in older versions, newest first, for servers that do not have this version."""
     gate: str = field(default="", compare=False)
     """The feature gate of Kubernetes without which the API server does not serve the kind, though it knows it."""
     upgrade: Upgrade | None = field(default=None, compare=False)
@@ -41,7 +41,7 @@ class Resource(Generic[T]):
 
     @property
     def api_version(self) -> str:
-        """What stands in apiVersion, such as ``v1`` or ``apps/v1``."""
+        """The apiVersion of the objects, such as ``v1`` or ``apps/v1``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
@@ -69,7 +69,7 @@ class Selection(Generic[T]):
     label_selector: str = ""
     field_selector: str = ""
     is_needed: bool = True
-    """Whether the scheduler waits until the objects are listed; if not, and listing is forbidden, there are none."""
+    """Whether the scheduler waits until the objects are listed. If not, a user without the right to list has none."""
 
 
 def group_path(group: str, version: str) -> str:
@@ -195,6 +195,15 @@ KAI_POD_GROUPS = _pod_groups("scheduling.run.ai", "v2alpha2", model.KaiPodGroup)
 POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate", model.PodTemplateObject)
 PROVISIONING_REQUESTS = Resource(
     "autoscaling.x-k8s.io", "v1", "provisioningrequests", "ProvisioningRequest", model.ProvisioningRequest
+)
+KUEUE_WORKLOADS = Resource(
+    "kueue.x-k8s.io",
+    "v1beta2",
+    "workloads",
+    "Workload",
+    model.KueueWorkload,
+    key="workloads.kueue.x-k8s.io",
+    older=(Resource("kueue.x-k8s.io", "v1beta1", "workloads", "Workload", model.KueueWorkload),),
 )
 VOLCANO_POD_GROUPS = _pod_groups("scheduling.volcano.sh", "v1beta1", model.VolcanoPodGroup)
 SCHEDULER_CONFIGS = Resource(

@@ -10,6 +10,7 @@ import binascii
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConf
 
 from gangline.errors import ConfigError
 from gangline.kube.access import REREAD, Access
+from gangline.kube.plain import namespace_in
 
 EXPIRY_MARGIN = 60.0  # seconds before its end at which a token is replaced
 IN_FILES = ("tokenFile", "client-certificate", "auth-provider")  # keys of a user
@@ -39,26 +41,30 @@ def from_service_account(folder: Path, environ: Mapping[str, str]) -> Access:
             try_refresh_token=False,
             environ=environ,
         ).load_and_set(configuration)
-    return _access(configuration, str(folder), REREAD)
+    return replace(_access(configuration, str(folder), REREAD), namespace=namespace_in(folder))
 
 
 def from_kubeconfig(paths: list[str], context: str | None) -> Access:
     """The credentials in the merged kubeconfig files for a context, by default the current one."""
     source = os.pathsep.join(paths)
     configuration = Configuration()
-    beside_the_file: Any = None  # what relative paths mean; the loader's default is elsewhere
+    beside_the_file: Any = None  # None: relative paths start at the file's folder
     with _translated(source):
         merger = KubeConfigMerger(source)
         if merger.config is None or not isinstance(merger.config.value, dict):
             raise ConfigError(source, "", "this is not a kubeconfig")
         valid_for = _resolve_user(merger.config, context)
+        name = context or merger.config["current-context"]
+        namespace = _context(merger.config, context).safe_get("namespace") or ""
+        if not isinstance(namespace, str):
+            raise ConfigError(source, f"contexts[{name}].namespace", "is no text")
         KubeConfigLoader(
             merger.config,
             active_context=context,
             config_base_path=beside_the_file,
             config_persister=merger.save_changes,
         ).load_and_set(configuration)
-    return _access(configuration, source, valid_for)
+    return replace(_access(configuration, source, valid_for), context=str(name), namespace=namespace)
 
 
 def _resolve_user(config: ConfigNode, context: str | None) -> float | None:
@@ -157,6 +163,8 @@ def _translated(source: str) -> Iterator[None]:
         raise ConfigError(source, "", why) from error
     except yaml.YAMLError as error:
         raise ConfigError(source, "", "bad YAML: " + _one_line(error)) from error
+    except RecursionError as error:
+        raise ConfigError(source, "", "nested too deeply") from error
     except binascii.Error as error:
         raise ConfigError(source, "", f"a value that should be base64 is not: {error}") from error
     except OSError as error:

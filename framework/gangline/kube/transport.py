@@ -23,7 +23,7 @@ from gangline.kube.writing import CONNECT_TIMEOUT, KeptWriter, ProxiedWriter, Wr
 
 JSON = "application/json"
 READ_ATTEMPTS = 5
-LARGEST_RAW = 4 << 20  # bytes of the body of a path that is not the API server's own
+LARGEST_RAW = 4 << 20  # bytes of the body at a path that the API server proxies
 BUFFER = 1 << 20  # bytes read ahead per connection
 _NO_QUERY: Mapping[str, str] = {}
 
@@ -44,7 +44,7 @@ class Transport:
         may_write: Callable[[], bool],
     ) -> None:
         self.limits = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_TIMEOUT)
-        """For everything but lists and watches."""
+        """The time limits of all requests except lists and watches."""
         self.list_limits = aiohttp.ClientTimeout(sock_read=timeout, sock_connect=CONNECT_TIMEOUT)
         self._credentials = credentials
         self._sleep = sleep
@@ -124,7 +124,9 @@ class Transport:
             raise faults.from_exception(error, f"{method} {self._credentials.server}{path}") from error
 
     async def _other_authorization(self, failure: ApiError, rejected: str | None) -> str:
-        """What to try once more with when the server no longer takes the credentials; else raises the failure."""
+        """Another Authorization header to try once after the server has rejected this one; raises the failure if the
+        failure has another reason, or if there is no other header.
+        """
         renewed = await self._credentials.renewed(rejected) if failure.status == 401 else None
         if renewed is None:
             raise failure
@@ -134,7 +136,7 @@ class Transport:
     async def open(
         self, path: str, query: Mapping[str, str], limits: aiohttp.ClientTimeout, accept: str
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A successful answer to a GET, with its body not read yet; every failure is raised as an ApiError."""
+        """A successful answer to a GET, whose body is not read yet; every failure is raised as an ApiError."""
         url = URL(f"{self._credentials.server}{_target(path, query)}", encoded=True)
         headers = {"Accept": accept}
         try:

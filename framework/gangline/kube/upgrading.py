@@ -1,7 +1,7 @@
 """Objects of resource.k8s.io/v1beta1 in the shape of v1, as JSON data. v1beta2 has the shape of v1 already.
 
-What is in the newer shape, or malformed, stays as it is. The status of a claim has the same shape in all versions.
-Slices are written too, so they have a way back.
+Data that is malformed, or in the newer shape already, is not changed. The status of a claim has the same shape in all
+versions. Slices are also written, so there is a function for the other direction.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _OF_REQUESTS = ("name", "exactly", "firstAvailable")
 
 
 def slice_upgraded(data: Any) -> Any:
-    """A ResourceSlice: what a device has stands no longer under `basic`."""
+    """A ResourceSlice in the shape of v1: the fields of a device are no longer under `basic`."""
     return _within(data, ("spec", "devices"), lambda devices: _each(devices, _device))
 
 
@@ -24,12 +24,12 @@ def slice_downgraded(data: Any) -> Any:
 
 
 def claim_upgraded(data: Any) -> Any:
-    """A ResourceClaim: what a request asks for stands under `exactly`, unless it has alternatives."""
+    """A ResourceClaim in the shape of v1: the fields of a request without alternatives are under `exactly`."""
     return _within(data, ("spec", "devices", "requests"), lambda requests: _each(requests, _request))
 
 
 def template_upgraded(data: Any) -> Any:
-    """A ResourceClaimTemplate, with the requests of a claim."""
+    """A ResourceClaimTemplate in the shape of v1: its requests change as those of a claim do."""
     return _within(data, ("spec",), claim_upgraded)
 
 
@@ -53,12 +53,12 @@ def _basic(device: dict[str, Any]) -> dict[str, Any]:
 def _request(request: dict[str, Any]) -> dict[str, Any]:
     exactly = {key: value for key, value in request.items() if key not in _OF_REQUESTS}
     named = {key: value for key, value in request.items() if key in _OF_REQUESTS}
-    # A request with alternatives has an empty deviceClassName there.
+    # In v1beta1 a request with alternatives has an empty deviceClassName.
     return named if "exactly" in request or not any(exactly.values()) else {**named, "exactly": exactly}
 
 
 def _within(data: Any, path: tuple[str, ...], change: Upgrade) -> Any:
-    """The data with the value at a path changed, if there is one; null is none."""
+    """The data with the value at a path changed, unless the value is missing or null."""
     if not path:
         return change(data)
     if not isinstance(data, dict) or path[0] not in data:

@@ -1,4 +1,4 @@
-"""Kinds that a server may have in an older version: which version it serves."""
+"""Finds the version of a kind that a server has."""
 
 from __future__ import annotations
 

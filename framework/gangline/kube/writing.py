@@ -7,7 +7,7 @@ Rules:
 - One request at a time on a connection, and never another one after a failure, a time-out or a cancellation.
 - No request is sent twice: only the caller knows whether a write may happen twice.
 - Whether a write may be sent is checked at the last moment, after all waiting.
-- A write that was given up arrives soon or never: the close is a reset, so the kernel sends no more of it.
+- A write that was given up arrives soon or never: closing resets the connection, so the kernel sends no more data.
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ class HttpAnswer:
 
 
 class Writer(Protocol):
-    """Sends one request and waits for its answer. Raises OSError and TimeoutError, and Unavailable if it may not."""
+    """Sends one request and waits for its answer. Raises OSError and TimeoutError, and Unavailable if the request may
+    not be sent.
+    """
 
     async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
-        """``target`` is path and query, encoded."""
+        """Send a request and wait for the answer; ``target`` is path and query, encoded."""
         ...
 
     async def close(self) -> None:
@@ -71,7 +73,7 @@ class ProxiedWriter:
             return HttpAnswer(answer.status, answer.reason or "", answer.headers.get("Retry-After"), text)
 
     async def close(self) -> None:
-        """The session belongs to somebody else."""
+        """Does nothing: the owner of the session closes it."""
 
 
 class KeptWriter:
@@ -196,7 +198,7 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """The server has sent a part of an answer."""
         if self._waiter is None:
-            self.close()  # nobody has asked
+            self.close()  # no request is under way
             return
         try:
             self._parser.feed_data(data)
@@ -223,7 +225,7 @@ class _Connection(asyncio.Protocol):
         """The answer is whole."""
         status = self._parser.get_status_code()
         if status < 200:
-            return  # an interim answer; the real one follows
+            return  # an interim answer; the final answer follows
         self.is_open = self.is_open and self._parser.should_keep_alive()
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(HttpAnswer(status, self._phrase, self._retry_after, b"".join(self._body)))
@@ -236,7 +238,7 @@ class _Connection(asyncio.Protocol):
 
 
 def last_check(may_send: MaySend) -> aiohttp.TraceConfig:
-    """Has the general client ask before each write, when the connection is open and nothing is sent yet."""
+    """Makes aiohttp call `may_send` before each write, when the connection is open and nothing is sent yet."""
 
     async def check(
         session: aiohttp.ClientSession, context: object, sent: aiohttp.TraceRequestHeadersSentParams

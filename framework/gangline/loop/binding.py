@@ -5,8 +5,8 @@ phases: first the pre-binds of all members, then, after a barrier, all binds. So
 member or node, is noticed while no member is bound.
 
 A scheduler that is told to stop carries out what has begun (`Binder.finish`): pods whose pre-binds or bind are under
-way, and every member of a group behind the barrier. A group in part would wait for the next leader, and until then its
-devices would be idle. What has not begun is dropped: the next leader decides on such pods anew.
+way, and every member of a group behind the barrier. A group that is bound in part would wait for the next leader, and
+until then its devices would be idle. Other decisions are dropped: the next leader decides on their pods anew.
 
 Before a binding that takes long, because the pod waits at permit or a plugin has something to do at pre-bind, the
 chosen node is written to the status of the pod: see `expecting`. Members of a group are bound at the same time, so the
@@ -25,7 +25,6 @@ from gangline.api.plugin import Clock
 from gangline.deciding.group_decisions import GroupDecision
 from gangline.deciding.scheduling import Decision
 from gangline.failpoints import failpoint
-from gangline.queueing.waiting import WaitingPods
 from gangline.status import SKIP, SUCCESS, Code, Status, unschedulable
 from gangline.telemetry.metrics import Metrics
 
@@ -52,7 +51,6 @@ class Binder:
 
     def __init__(
         self,
-        waiting: WaitingPods,
         listener: Listener,
         clock: Clock,
         metrics: Metrics,
@@ -60,7 +58,6 @@ class Binder:
         group_listener: GroupListener | None = None,
         expect: Expect | None = None,
     ) -> None:
-        self._waiting = waiting
         self._listener = listener
         self._group_listener = group_listener
         self._expect = expect
@@ -161,10 +158,11 @@ class Binder:
         """Wait until every plugin allows the pod, one rejects it, or the first time-out passes."""
         if not decision.holds:
             return SUCCESS
-        uid = decision.pod.uid
-        waiting = self._waiting.hold(decision.pod, decision.node, decision.holds)
+        waiting = decision.runtime.at_permit(decision.pod)
+        if waiting is None:
+            return unschedulable("the pod is no longer held at permit")
         if waiting.verdict is not None:
-            self._waiting.remove(uid)
+            decision.runtime.leave_permit(decision.pod)
             return waiting.verdict
         verdict: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
         waiting.on_verdict(verdict.set_result)
@@ -176,7 +174,7 @@ class Binder:
             why = f'rejected due to timeout after waiting {seconds:g}s at plugin "{plugin}"'
             return unschedulable(why).by(plugin)
         finally:
-            self._waiting.remove(uid)
+            decision.runtime.leave_permit(decision.pod)
 
     async def _work(self) -> None:
         while True:
@@ -185,10 +183,10 @@ class Binder:
             try:
                 if not self._is_finishing or job.has_begun():
                     await job.work()
-            except Exception as error:  # nothing that goes wrong for one unit ends the work for the others
+            except Exception as error:  # a fault in one unit must not end the work for the others
                 self._fault("binding", error)
             finally:
-                del job  # it holds the configuration by which it was decided
+                del job  # it would keep an old configuration in memory while this loop waits
                 self._busy -= 1
                 if self.pending < 2 * self._concurrency:
                     self._room.set()
@@ -250,11 +248,9 @@ class Binder:
         """The verdicts of permit on the members of a group; meanwhile their nodes are written if one takes long."""
         flights = [self._pre_flight(member) for member in members]
         if any(flight.code is Code.ERROR for flight in flights):
-            for member in members:
-                self._waiting.remove(member.pod.uid)
             return [flight if flight.code is Code.ERROR else SUCCESS for flight in flights]
         takes_long = any(flight.is_success for flight in flights) or any(map(self._waits, members))
-        together = _Together(self._waiting, members)
+        together = _Together(members)
         statuses, _ = await asyncio.gather(
             asyncio.gather(*(together.end(member, self._verdict) for member in members)),
             self._told(members if takes_long else ()),
@@ -262,8 +258,8 @@ class Binder:
         return statuses
 
     def _waits(self, member: Decision) -> bool:
-        """Whether a plugin holds a member still."""
-        waiting = self._waiting.get(member.pod.uid)
+        """Whether a plugin still holds a member."""
+        waiting = member.runtime.at_permit(member.pod)
         return bool(member.holds) and (waiting is None or waiting.verdict is None)
 
     def _opened(self) -> None:
@@ -295,8 +291,7 @@ class Binder:
 class _Together:
     """The members of a group at permit: if one is rejected, all are rejected."""
 
-    def __init__(self, waiting: WaitingPods, members: Sequence[Decision]) -> None:
-        self._waiting = waiting
+    def __init__(self, members: Sequence[Decision]) -> None:
         self._members = members
         self._is_over = False
 
@@ -306,7 +301,7 @@ class _Together:
         if not status.is_success and not self._is_over:
             self._is_over = True
             for other in self._members:
-                waiting = self._waiting.get(other.pod.uid)
+                waiting = other.runtime.at_permit(other.pod)
                 if waiting is not None:
                     waiting.reject(status.plugin, f"pod {member.pod.key} of the same gang: {status.message}")
         return status

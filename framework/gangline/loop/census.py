@@ -1,8 +1,10 @@
-"""Looks at all waiting units, a part each second: counts them for the gauges, and tells held groups why they wait.
+"""Sets the gauges of waiting pods and groups, and tells groups that are held for a while why they wait.
 
-Only the leader tells: nobody writes what a standby says.
+A part of the groups is looked at each second. Only the leader tells groups, because the events of a standby are not
+written.
 
-However many pods wait, one look takes milliseconds; with up to a few thousand pods, one look covers them all.
+One look takes milliseconds, however many pods wait: pods on their own are counted by the queue when they move, and a
+look covers a limited number of groups, or all groups if they have up to a few thousand pods.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ from gangline.state.pods import PodInfo
 from gangline.telemetry.metrics import Metrics
 
 MOST_PODS = 8192
-"""Waiting pods that one look covers, about; a group is always looked at as a whole."""
+"""Waiting pods of groups that one look covers, about; a group is always looked at as a whole."""
 SETTLED = 1.0
 """Seconds for which a group has to be held before it is told why."""
 
 
 class Census:
-    """Goes over the units of the queue in rounds."""
+    """Goes over the groups in the queue in rounds."""
 
     def __init__(
         self,
@@ -47,28 +49,27 @@ class Census:
         self._leads = leads
         self._most = most
         self._left: list[Unit] = []
-        """The units of this round that are still to come, the next one last."""
+        """The groups of this round that are still to come, the next one last."""
         self._elsewhere: Elsewhere | None = None
-        """As it was when this round first needed it."""
-        self._pods: Counter[str] = Counter()
-        """The number of pods in each place, counted in this round."""
+        """The members of other schedulers, as they were when this round first asked for them."""
         self._groups: Counter[str] = Counter()
+        """The groups, counted in this round."""
 
     def look(self, now: float) -> None:
-        """Look at the next units; the gauges are set when a round is complete."""
+        """Look at the next groups; the gauges of groups are set when a round is complete."""
+        counts = self._queue.counts()
+        for place, gauge in self._pending.items():
+            gauge.set(counts[place])
         if not self._left:
-            self._left = list(self._queue)
+            self._left = self._queue.groups()
             self._left.reverse()
             self._elsewhere = None
-        seen, pods, runtimes = 0, self._pods, self._runtimes()
+        seen, runtimes = 0, self._runtimes()
         while self._left and seen < self._most:
             unit = self._left.pop()
-            number = len(unit.members)
-            seen += number or 1
-            if unit.place is not Place.GONE:
-                pods[unit.place] += number
-                if unit.group and unit.scheduler_name in runtimes:
-                    self._count(unit, runtimes[unit.scheduler_name], now)
+            seen += len(unit.members) or 1
+            if unit.place is not Place.GONE and unit.scheduler_name in runtimes:
+                self._count(unit, runtimes[unit.scheduler_name], now)
         if not self._left:
             self._publish()
 
@@ -91,9 +92,6 @@ class Census:
         return self._elsewhere.said(unit.group)
 
     def _publish(self) -> None:
-        for place, gauge in self._pending.items():
-            gauge.set(self._pods[place])
         self._metrics.groups.waiting.set(self._groups["waiting"])
         self._metrics.groups.partial.set(self._groups["partial"])
-        self._pods.clear()
         self._groups.clear()

@@ -1,8 +1,8 @@
 """Asks the API server about pods that were bound, and of which the watch has told nothing for a while.
 
-A connection may be dead for a minute before that shows. Until it is known where such a pod is, its room counts as
-taken: a node must not get more pods than it can hold because a watch is silent. Then the watch goes on over a new
-connection.
+A connection may be dead for a minute before that shows. Until the API server has answered where such a pod is, the
+pod's room counts as taken: a node must not get more pods than it can hold because a watch is silent. After the answer
+the watch goes on over a new connection.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ AT_ONCE = 32
 
 
 class Confirmations:
-    """`watch_anew` has the watch of pods go on over a new connection."""
+    """Asks about overdue pods. `watch_anew` lets the watch of pods go on over a new connection."""
 
     def __init__(
         self, cluster: Cluster, pods: PodHandler, client: Client, metrics: Metrics, watch_anew: Callable[[], None]
@@ -54,7 +54,7 @@ class Confirmations:
                 self._metrics.fault("confirmations", error)
 
     async def look(self) -> None:
-        """Ask about the pods whose time is over."""
+        """Ask about the pods that the watch should have confirmed by now, at most AT_ONCE of them."""
         overdue = self._cache.overdue(self._cluster.clock.monotonic())[:AT_ONCE]
         await asyncio.gather(*map(self._confirm, overdue))
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 
 from gangline.api.pod_group import Membership
-from gangline.profile.runtime import Runtime
+from gangline.profile.runtime import Runtime, first_grouping
 from gangline.queueing.queue import SchedulingQueue
 from gangline.state.pods import PodInfo
 
@@ -23,7 +23,7 @@ class Elsewhere:
         self, queue: SchedulingQueue, others: Callable[[], Iterable[PodInfo]], runtimes: Mapping[str, Runtime]
     ) -> None:
         self._members: dict[str, list[PodInfo]] = {}
-        gangs = next((each for each in runtimes.values() if each.handle.groups_pods), None)
+        gangs = first_grouping(runtimes.values())
         if gangs is None:
             return
         plain = {name for name, each in runtimes.items() if not each.handle.groups_pods}

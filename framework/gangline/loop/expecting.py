@@ -1,8 +1,8 @@
 """Expected placements: status.nominatedNodeName of pods whose node is decided, while their binding takes long.
 
-As kube-scheduler does with the feature gate NominatedNodeNameForExpectation (KEP-5278): autoscalers see for which nodes
-pods are meant, and another leader goes on where this one has stopped. A binding that nothing delays needs no such
-write. The API server removes the nomination with the binding.
+kube-scheduler does the same with the feature gate NominatedNodeNameForExpectation (KEP-5278). Autoscalers then see for
+which nodes pods are meant, and another leader goes on where this one has stopped. A binding that nothing delays needs
+no such write. The API server removes the nomination with the binding.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""The informers: those that every scheduler needs, and those for the `watches` of the plugins in use."""
+"""The informers: some that every scheduler needs, and others for the `watches` of the plugins in use."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from random import Random
 from typing import Any
 
 from gangline.kube.handing_over import Writes, number
@@ -27,8 +28,9 @@ LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 class Informers:
     """Keep the cache up to date with the cluster."""
 
-    def __init__(self, client: Client, cluster: Cluster, pods: PodHandler, metrics: Metrics) -> None:
+    def __init__(self, client: Client, cluster: Cluster, pods: PodHandler, metrics: Metrics, random: Random) -> None:
         self._client = client
+        self._random = random
         self._cluster = cluster
         self._metrics = metrics
         self._group: asyncio.TaskGroup | None = None
@@ -43,7 +45,7 @@ class Informers:
         self._all: tuple[Informer[Any], ...] = tuple(self._always)
 
     def __iter__(self) -> Iterator[Informer[Any]]:
-        """The informers; those of plugins come first, so that most objects are known when nodes and pods are listed.
+        """The informers; the ones of plugins come first, so that most objects are known when nodes and pods are listed.
 
         Any thread may call this.
         """
@@ -68,10 +70,11 @@ class Informers:
             await waiting.synced.wait()
 
     async def catch_up(self, versions: Mapping[str, int]) -> None:
-        """Take over from another leader: have everything that it has written.
+        """Take over from another leader: make sure that everything that it has written is known here.
 
-        It has left these resourceVersions by kind, see `kube.handing_over`. What leaders write is listed anew where it
-        has left none, or where the watch does not get there in time. Everything else is watched on.
+        `versions` are the resourceVersions that it has left, by kind: see `kube.handing_over`. A kind that leaders
+        write is listed anew if no version was left for it, or if its watch does not reach the version in TOLD_WITHIN
+        seconds. The watches of all other kinds go on.
         """
         left = [informer for informer in self._telling() if informer.resource.key in versions]
         for informer in self:
@@ -171,4 +174,5 @@ class Informers:
             on_unreadable=guarded.unreadable,
             on_reached=on_reached,
             is_needed=selection.is_needed,
+            random=self._random,
         )

@@ -1,11 +1,12 @@
-"""What time alone brings about, looked at once a second: trackers to mend, and gauges."""
+"""Work that is due once a second, without any event: trackers are mended, and gauges updated."""
 
 from __future__ import annotations
 
 import asyncio
-from functools import lru_cache
+from typing import Any
 
 from gangline.api.plugin import Clock
+from gangline.kube.informer import Informer
 from gangline.loop.census import Census
 from gangline.loop.following import Informers
 from gangline.overview.topology_metrics import TopologyMetrics
@@ -29,7 +30,8 @@ class Housekeeping:
         self._metrics = metrics
         # `labels` costs more than `set`: each series is asked for once.
         self._nodes, self._pods, self._assumed = map(metrics.cache_size.labels, ("nodes", "pods", "assumed_pods"))
-        self._relists = lru_cache(maxsize=64)(metrics.informer_relists.labels)
+        self._relists: dict[Informer[Any], int] = {}
+        """What the gauges say of each informer."""
         self.topology_metrics = TopologyMetrics(cache)
         metrics.families.append(self.topology_metrics)
 
@@ -49,8 +51,15 @@ class Housekeeping:
             self._cache.mend_trackers(again=True)
         self._census.look(now)
         self.topology_metrics.take()
-        for informer in self._informers:
-            self._relists(informer.resource.key).set(informer.relists)
+        self._tell_relists()
         self._nodes.set(self._cache.nodes.count)
         self._pods.set(len(self._cache.pods))
         self._assumed.set(self._cache.assumed)
+
+    def _tell_relists(self) -> None:
+        """Set the gauges of the informers when one of the numbers has changed, which is rare, or an informer is new."""
+        relists = {informer: informer.relists for informer in self._informers}
+        if relists != self._relists:
+            self._relists = relists
+            for informer, number in relists.items():
+                self._metrics.informer_relists.labels(informer.resource.key).set(number)

@@ -34,7 +34,7 @@ class Offered(WhatIf):
         return unit is not None and runtime is not None and runtime.admit(unit.everybody()).is_success
 
     def expect(self, key: str, places: Iterable[tuple[PodInfo, str]]) -> None:
-        """See `Handle.expect`. Room that is given up may help others, as that of deleted pods."""
+        """See `Handle.expect`. Room that is given up may help other pods, as the room of deleted pods does."""
         for pod in self._cluster.queue.nominations.expect(key, places):
             self._cluster.happened("pods", Action.DELETE, pod, None)
 

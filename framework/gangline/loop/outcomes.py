@@ -70,7 +70,9 @@ class Outcomes:
             self._queue.done(unit)  # bound by somebody else meanwhile
             return
         message, backoff = self._backed_off(rejection, profile)
-        self._queue.requeue(unit, rejection.plugins, message, now, error=rejection.is_error, backoff=backoff)
+        self._queue.requeue(
+            unit, rejection.plugins, message, now, error=rejection.is_error, backoff=backoff, kind=rejection.kind
+        )
         self._wake()
         if rejection.is_error:
             log.error("pod %s: %s", pod.key, message)
@@ -139,6 +141,8 @@ class Outcomes:
             return
         message, backoff = self._backed_off(rejection, profile)
         rejection = replace(rejection, message=message)
+        gives_way = rejection.is_incomplete and not unit.is_incomplete
+        unit.is_incomplete = rejection.is_incomplete
         self._queue.requeue(
             unit,
             rejection.plugins,
@@ -156,6 +160,9 @@ class Outcomes:
             nominated = rejection.nominated.get(pod.uid)
             if nominated is not None or not _knows(pod, rejection.message):
                 self._tell(pod, rejection.message, rejection.is_error, nominated)
+        meant = next((pod for pod in unit.members if pod.nominated_node_name), None)
+        if gives_way and meant is not None:  # others may have the room from now on
+            self._freed(meant)
 
     def _group_placed(self, group: PodGroup, pods: int) -> None:
         if group.object is not None:

@@ -66,7 +66,7 @@ class Quarantine(Generic[T]):
         """The informer calls this when an object was added or changed."""
         try:
             self._handler.upsert(obj)
-        except Exception as error:  # whatever it is, it is this object's
+        except Exception as error:  # whatever was raised, only this object is set aside
             self._set_aside(obj.metadata, error)
             self._use_what_is_left(lambda: msgspec.to_builtins(obj))
         else:

@@ -1,8 +1,8 @@
-"""Keeps a standby warm: every few seconds it looks where one pod of each profile would go, and does nothing with that.
+"""Keeps a standby warm: every few seconds it computes where one pod of each profile would go, and drops the result.
 
-A first decision computes tables and verdicts for all nodes; the next ones only what has changed. Without rehearsals a
-standby of 5,000 nodes that becomes the leader would spend its first half second on that. A rehearsal draws nothing by
-chance, so decisions are the same with rehearsals as without them.
+A first decision computes tables and verdicts for all nodes; the next ones compute only what has changed. Without
+rehearsals a standby of 5,000 nodes that becomes the leader would spend its first half second on the tables. A rehearsal
+draws no random numbers, so decisions are the same with rehearsals as without them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Rehearsals:
                 del self._last[name]
                 continue
             evaluator = runtimes[name].evaluator
-            with suppress(GanglineError), evaluator.within(Deadline(POD_SECONDS)):  # the leader says what went wrong
+            with suppress(GanglineError), evaluator.within(Deadline(POD_SECONDS)):  # the leader reports faults
                 filtered = runtimes[name].filter(pod.anew())
                 if filtered.feasible.any():
                     evaluator.ranking(filtered)

@@ -80,7 +80,7 @@ class Reporter:
             await self._recorded.wait()
             try:
                 wrote = self._may_write(first) and await self.write_one()
-            except Exception as error:  # what cannot be told is not worth the process
+            except Exception as error:  # a report that fails must not end the process
                 self._metrics.fault("reporting", error)
                 wrote = False
             if not wrote and self._recorder.waiting:
@@ -169,7 +169,7 @@ class Reporter:
             self._recorder.group_written(condition, again)
 
     async def _patch_group(self, condition: GroupCondition) -> None:
-        """A group of Kubernetes or scheduler-plugins is told; other groups have their own controllers."""
+        """Write to a PodGroup of Kubernetes or scheduler-plugins; other groups have controllers that write to them."""
         regarding = condition.object
         resource = _GROUPS.get((regarding.api_version, regarding.kind))
         if resource is None:
@@ -186,7 +186,7 @@ class Reporter:
         )
 
     async def _attempt(self, what: str, work: Awaitable[object]) -> None:
-        """Writing is best effort: a failure is logged, and a series of failures only once."""
+        """Write, best effort: a failure is logged as a warning, further failures in a row for debugging only."""
         try:
             await work
         except NotFound:

@@ -5,8 +5,8 @@ to the cache and the queue (`watching`). `scheduling_cycles` takes one unit afte
 it, without I/O. The binder carries decisions out beside that (`binding`), and `outcomes` tells queue and cache how they
 ended. A process without the leadership watches too, so it can decide as soon as it leads.
 
-`use` replaces the configuration while all this runs: a new one is built as a whole (`InUse`), and taken only when
-nothing of it was refused.
+`use` replaces the configuration while all this runs: a new one is built as a whole (`InUse`), and taken only if nothing
+in it was refused.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 
 from gangline.api.plugin import Clock
 from gangline.api.term import Term
@@ -40,13 +41,14 @@ from gangline.loop.outcomes import Outcomes
 from gangline.loop.rehearsing import Rehearsals
 from gangline.loop.reporting import Reporter
 from gangline.loop.scheduling_cycles import CycleLimits, SchedulingCycles
+from gangline.loop.telling import Telling
 from gangline.loop.watching import Cluster, PodHandler
 from gangline.profile.assembly import build_runtimes, gang_notes, group_events, ignored_resources, watched_by
 from gangline.profile.background import Background
 from gangline.profile.handle import Services
 from gangline.profile.recording import EventRecorder
 from gangline.profile.registry import Catalog
-from gangline.profile.runtime import GROUPS, Runtime
+from gangline.profile.runtime import GROUPS, Runtime, first_grouping
 from gangline.queueing.backing_off import QueueSettings
 from gangline.queueing.queue import SchedulingQueue
 from gangline.queueing.units import Place
@@ -115,6 +117,11 @@ class InUse:
 class Scheduler:
     """One process: any number of profiles on one cluster."""
 
+    _leading: asyncio.TaskGroup | None = None
+    _deciding: asyncio.Task[None] | None = None
+    _is_ending = False
+    """Whether `finish` was called: no decision may begin any more."""
+
     def __init__(
         self,
         config: SchedulerConfiguration,
@@ -140,34 +147,42 @@ class Scheduler:
         self._random = random.Random(options.seed)
         self._asker = asker or HttpAsker()
         self._options = options
-        self._leading: asyncio.TaskGroup | None = None
-        self._deciding: asyncio.Task[None] | None = None
-        self._is_ending = False
-        """Whether `finish` was called: it has said what is under way, and nothing more may begin."""
         self._cluster = Cluster(self.cache, self.queue, self.waiting, self.recorder, clock, self._enqueued)
         self._pods = PodHandler(self._cluster)
-        self.informers = Informers(client, self._cluster, self._pods, metrics)
+        self.informers = Informers(client, self._cluster, self._pods, metrics, random.Random(options.seed))
         self.outcomes = outcomes = Outcomes(self._cluster, metrics)
-        self.binder = binder = Binder(
-            self.waiting,
-            outcomes.finished,
-            clock,
-            metrics,
-            options.concurrency,
-            outcomes.group_finished,
-            ExpectedPlacements(client).write if options.tells_expected_nodes else None,
-        )
+        self.binder = binder = self._new_binder()
         limits = CycleLimits(options.pod_deadline, options.gang_deadline, options.stopwatch)
         self._cycles = SchedulingCycles(self._cluster, metrics, self.decisions, binder, outcomes, limits)
         self.reporter = Reporter(client, self.recorder, clock, metrics, lambda: binder.pending, self._still_waiting)
-        census = Census(
-            self.queue, lambda: self.runtimes, outcomes, metrics, self._pods.others, lambda: self._leading is not None
-        )
         self._confirmations = Confirmations(self._cluster, self._pods, client, metrics, self.informers.watch_pods_anew)
-        self._housekeeping = Housekeeping(self.cache, clock, self.informers, census, metrics)
+        self._housekeeping = Housekeeping(self.cache, clock, self.informers, self._new_census(), metrics)
         self._rehearsals = Rehearsals(lambda: self.runtimes, self._stands_by, metrics)
+        self._telling = Telling(self._enqueued, metrics)
         self._noted: set[str] = set()
         self._take(self._built(config))
+
+    def _new_binder(self) -> Binder:
+        """Carries decisions out, and tells the outcomes how they ended."""
+        return Binder(
+            self.outcomes.finished,
+            self._clock,
+            self.metrics,
+            self._options.concurrency,
+            self.outcomes.group_finished,
+            ExpectedPlacements(self._client).write if self._options.tells_expected_nodes else None,
+        )
+
+    def _new_census(self) -> Census:
+        """Counts what waits, for the metrics."""
+        return Census(
+            self.queue,
+            lambda: self.runtimes,
+            self.outcomes,
+            self.metrics,
+            self._pods.others,
+            lambda: self._leading is not None,
+        )
 
     @property
     def config(self) -> SchedulerConfiguration:
@@ -178,6 +193,11 @@ class Scheduler:
     def runtimes(self) -> dict[str, Runtime]:
         """The profiles in use, by schedulerName."""
         return self._in_use.runtimes
+
+    @property
+    def pods(self) -> PodHandler:
+        """The handler that is told of pods; for programs without informers, see `decide_only`."""
+        return self._pods
 
     def use(self, config: SchedulerConfiguration) -> None:
         """Use a configuration from the next cycle on. Raises ConfigError or PluginError, and then changes nothing."""
@@ -203,6 +223,7 @@ class Scheduler:
             ignored_resources(config),
             runtimes,
             self._options.term,
+            random.Random(self._options.seed),
         )
         scope.callback(background.end)
         with self.cache.scopes.opened(scope):
@@ -217,8 +238,8 @@ class Scheduler:
         self._cycles.use(runtimes, new.extenders)
         self.cache.scopes.current = new.scope
         self.metrics.of_plugins = new.services.metrics
-        grouping = (runtime.topology for runtime in runtimes.values() if runtime.handle.groups_pods)
-        self._housekeeping.topology_metrics.topology = next(grouping, None)
+        grouping = first_grouping(runtimes.values())
+        self._housekeeping.topology_metrics.topology = grouping.topology if grouping is not None else None
         self.queue.configure(
             QueueSettings(float(config.pod_initial_backoff_seconds), float(config.pod_max_backoff_seconds))
         )
@@ -235,11 +256,9 @@ class Scheduler:
         self.informers.follow(watched_by(runtimes.values()))
         if self._leading is not None:
             new.services.background.start(self._leading)
-        for pod in [member for unit in self.queue for member in unit.everybody()]:
-            self._enqueued(pod)
+        self._telling.begin(self.queue)
         self._pods.profiles_changed()
-        self.queue.start_over(self._clock.monotonic())
-        self._cluster.wake()
+        self.try_all_again()
 
     def _stands_by(self) -> bool:
         return self._leading is None and self._cluster.is_listed
@@ -256,6 +275,7 @@ class Scheduler:
             group.create_task(self._housekeeping.run())
             group.create_task(self._confirmations.run())
             group.create_task(self._rehearsals.run())
+            group.create_task(self._telling.run())
 
     async def synced(self) -> None:
         """Wait until all objects are listed."""
@@ -268,14 +288,14 @@ class Scheduler:
     async def lead(self) -> None:
         """Decide and bind until cancelled.
 
-        A standby that takes over first sees to it that it has everything that the last leader has written. A process
-        that has just started has listed everything already.
+        A standby that takes over first waits until it knows everything that the last leader has written. A process that
+        has just started has listed everything already.
         """
         began = self._clock.monotonic()
         if began - self._started > FRESH:
             await self.informers.catch_up(handing_over.read(self._options.handed_over()))
         await self.synced()
-        self._read_groups_anew()
+        await self._read_groups_anew()
         if self._is_ending:
             await asyncio.Event().wait()  # until cancelled
         log.info(
@@ -297,11 +317,28 @@ class Scheduler:
                 self._leading = self._deciding = None
                 self._in_use.services.background.stop()
 
-    async def finish(self) -> bool:
-        """Before `lead` is cancelled in good order: decide no more, and carry out the bindings that have begun.
+    def try_all_again(self) -> None:
+        """Try all units that wait, whatever they wait for."""
+        self.queue.start_over(self._clock.monotonic())
+        self._cluster.wake()
 
-        Returns whether no binding is under way: at once if this process does not lead, after `FINISHING` seconds at the
-        latest. Before that it waits a moment for the watches to tell what was written, so that this can be handed over.
+    async def decide_only(self) -> None:
+        """Decide and bind until cancelled, for a program that tells of the pods itself and reads no events.
+
+        Nothing is watched, and the regular background work of plugins does not run. Work that plugins begin because of
+        a decision does run, for example evictions.
+        """
+        async with asyncio.TaskGroup() as group:
+            self._in_use.services.background.start(group, only_spawned=True)
+            group.create_task(self.binder.run())
+            group.create_task(self._cycles.run())
+
+    async def finish(self) -> bool:
+        """Decide no more, and carry out the bindings that have begun; to be called before `lead` is cancelled.
+
+        Returns whether no binding is under way any more: at once if this process does not lead, after `FINISHING`
+        seconds at the latest. After the last binding it waits for the watches to show what was written, for at most
+        TOLD_WITHIN seconds, so that `hands_over` can tell the next leader.
         """
         self._is_ending = True
         if self._deciding is None:
@@ -322,11 +359,12 @@ class Scheduler:
         """What this process leaves to the next leader at its end; see `kube.handing_over`. Any thread may ask."""
         return "" if self.cache.unconfirmed else handing_over.said(self.informers.told(self._options.writes))
 
-    def _read_groups_anew(self) -> None:
+    async def _read_groups_anew(self) -> None:
         """Pods may have been listed before the objects from which their groups are read."""
-        self.groups.start_over()
-        for runtime in self.runtimes.values():
-            runtime.handle.placed.start_over(self.cache.pods.values())
+        placed = {id(members): members for members in (each.handle.placed for each in self.runtimes.values())}
+        steps = (each.start_over(self.cache.pods) for each in placed.values())
+        for _ in chain(self.groups.start_over(), *steps):
+            await asyncio.sleep(0)
 
     async def run(
         self, while_leading: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]] | None = None

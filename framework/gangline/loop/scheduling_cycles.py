@@ -125,7 +125,12 @@ class SchedulingCycles:
 
     def nominated(self) -> Nominations:
         """The nominations of the pods that have no place yet."""
-        return without(self._cache.pods, self._queue.nominations.by_node)
+        return without(self._cache.pods, self._is_incomplete, self._queue.nominations.by_node)
+
+    def _is_incomplete(self, uid: str) -> bool:
+        """Whether a pod waits for other members of its group to be created."""
+        unit = self._queue.get(uid)
+        return unit is not None and unit.lacks_members
 
     def _decide(self, unit: Unit) -> None:
         """Decide one unit in one stretch."""
@@ -149,7 +154,7 @@ class SchedulingCycles:
             if self._long.leave(search, self._clock.monotonic(), search.seconds - before):
                 return
             search.stop()
-            why = "the decision takes long, and waits for others that do"
+            why = "the decision takes long, and waits until other long decisions have ended"
             outcome = GroupRejection(unit, why, frozenset(), is_error=True)
         self._long.over(search)
         strategy = strategy_of(runtime.handle.workload(unit.pod))
@@ -186,7 +191,7 @@ class SchedulingCycles:
         try:
             if runtime is search.runtime:
                 self._search(search)
-            else:  # by another configuration
+            else:  # another configuration is in use: begin anew
                 search.stop()
                 self._long.over(search)
                 self._decide_group(unit, runtime)

@@ -47,10 +47,10 @@ class Cluster:
         self.woken = asyncio.Event()
         """There may be a unit to decide."""
         self.is_listed = True
-        """Whether all objects that there are have been listed; until then nothing is decided, so no object is news."""
+        """Whether all existing objects have been listed; until then nothing is decided, and no object is an event."""
 
     def all_is_listed(self) -> None:
-        """From now on objects are news. Units that were held for objects which came later are asked about again."""
+        """From now on a new object is an event. Units that were held because objects were missing are tried again."""
         self.is_listed = True
         self.queue.start_over(self.clock.monotonic())
         self.wake()
@@ -72,7 +72,7 @@ class PodHandler:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._others: dict[str, PodInfo] = {}  # without a node and of no profile of ours, by UID; a new one may come
+        self._others: dict[str, PodInfo] = {}  # pods that no profile serves yet, by UID
 
     def upsert(self, pod: Pod, /) -> None:
         """A pod exists, or has changed. Raises InvalidObject."""
@@ -80,7 +80,7 @@ class PodHandler:
         record = c.cache.record(pod)
         self._others.pop(record.uid, None)
         if not record.node_name and record.uid in c.cache.pods and not c.cache.is_assumed(record.uid):
-            self.remove(record.namespace, record.name, record.uid)  # it has lost its node: etcd was set back in time
+            self.remove(record.namespace, record.name, record.uid)  # the pod has lost its node: etcd was restored
         if record.is_terminal:
             self.remove(record.namespace, record.name, record.uid)
         elif record.node_name:
@@ -120,8 +120,11 @@ class PodHandler:
             c.happened("pods", Action.DELETE, pod, None)
 
     def _wait_no_longer(self, uid: str) -> PodInfo | None:
-        """Take a pod that will not be bound from the queue and from permit. Returns the pod if this frees room: if its
-        whole group leaves the queue with it, or if it had a nomination.
+        """Take a pod that will not be bound from the queue and from permit.
+
+        Returns a pod for the event that room is free now; None if no room was kept. Room is free if the whole group
+        leaves the queue with the pod, if the pod had a nomination, or if other members of the group had nominations and
+        are too few now.
         """
         c = self._cluster
         waiting = c.waiting.get(uid)
@@ -134,7 +137,7 @@ class PodHandler:
         if unit.group:
             c.wake()
         frees = (unit.group and unit.place is Place.GONE) or (pod is not None and pod.nominated_node_name)
-        return pod if frees else None
+        return pod if frees else _nominated_and_gated(unit)
 
     def _bound(self, record: PodInfo) -> None:
         c = self._cluster
@@ -165,10 +168,17 @@ class PodHandler:
             return
         if c.cache.is_assumed(record.uid) and c.queue.get(record.uid) is None:
             return  # we have bound it; the watch has not told yet
+        unit = c.queue.get(record.uid)
         before = c.queue.update(record, c.clock.monotonic())
         c.enqueued(record)
-        if before is not None and before.nominated_in_status not in ("", record.nominated_in_status):
-            c.happened("pods", Action.DELETE, before, None)  # others may have the room on that node now
+        if before is not None and before.nominated_in_status:
+            is_moved = c.queue.get(record.uid) is not unit  # to another group, which may keep no room from others
+            if is_moved or before.nominated_in_status != record.nominated_in_status:
+                c.happened("pods", Action.DELETE, before, None)  # others may have the room on that node now
+        elif unit is not None and c.queue.get(record.uid) is not unit:
+            left = _nominated_and_gated(unit)
+            if left is not None:
+                c.happened("pods", Action.DELETE, left, None)
         c.wake()
 
 
@@ -226,6 +236,13 @@ class StoreHandler:
     def reached(self, resource_version: str) -> None:
         """All changes up to this resourceVersion are in the store."""
         self._store.reached(resource_version)
+
+
+def _nominated_and_gated(unit: Unit) -> PodInfo | None:
+    """A member with a nomination, if the group is not let in: it keeps room only while it has enough members."""
+    if unit.place is not Place.GATED:
+        return None
+    return next((pod for pod in unit.members if pod.nominated_node_name), None)
 
 
 def _pod_change(old: PodInfo, new: PodInfo) -> Action:

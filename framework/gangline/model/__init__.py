@@ -2,7 +2,7 @@
 
 Every class is a msgspec Struct: bytes from the API server are decoded straight into it and fields that
 are not listed are never materialised. Python names are snake case, JSON names camel case.
-A value here is what the API server sent; what it *means* (defaults, sums, matching) is decided elsewhere.
+A value here is the value that the API server has sent; other modules decide what it *means* (defaults, sums, matching).
 """
 
 from gangline.model.base import (
@@ -36,6 +36,7 @@ from gangline.model.controllers import (
     ReplicatedJobStatus,
 )
 from gangline.model.device_taint_rules import DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector, RuleTaint
+from gangline.model.kueue import KueueWorkload, KueueWorkloadSpec, KueueWorkloadStatus
 from gangline.model.nodes import ContainerImage, Node, NodeSpec, NodeStatus, Taint
 from gangline.model.pod_groups import (
     KaiPodGroup,
@@ -112,6 +113,7 @@ from gangline.model.resource_slices import (
 )
 from gangline.model.securing import (
     NonResourceAttributes,
+    ResourceAttributes,
     Secret,
     SubjectAccessReview,
     SubjectAccessReviewSpec,
@@ -273,6 +275,9 @@ __all__ = [
     "KaiPodGroupSpec",
     "KaiSubGroup",
     "KaiTopologyConstraint",
+    "KueueWorkload",
+    "KueueWorkloadSpec",
+    "KueueWorkloadStatus",
     "LabelSelector",
     "LeaderWorkerSet",
     "LeaderWorkerSetSpec",
@@ -335,6 +340,7 @@ __all__ = [
     "ReplicationController",
     "ReplicationControllerSpec",
     "Requirement",
+    "ResourceAttributes",
     "ResourceClaim",
     "ResourceClaimAllocation",
     "ResourceClaimConsumerReference",

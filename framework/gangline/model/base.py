@@ -11,7 +11,7 @@ Resources = dict[str, Quantity]
 
 
 class Object(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
-    """What all structs of this module share."""
+    """The base of all structs of this package."""
 
 
 class OwnerReference(Object):
@@ -51,7 +51,7 @@ class ListMeta(Object):
 
 
 class LocalName(Object):
-    """An object that is nothing but a name."""
+    """A reference that consists only of a name."""
 
     name: str = ""
 
@@ -87,7 +87,7 @@ class ResourceRequirements(Object):
 
 
 class HasMetadata(Protocol):
-    """What every object of the API has."""
+    """The protocol of every object of the API."""
 
     @property
     def metadata(self) -> ObjectMeta: ...

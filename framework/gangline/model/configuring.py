@@ -1,4 +1,4 @@
-"""Objects that configure: ConfigMaps, and custom resources that are read only where they are used."""
+"""Objects with configuration: ConfigMaps, and custom resources whose spec is decoded by the code that uses it."""
 
 from __future__ import annotations
 

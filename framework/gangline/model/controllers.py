@@ -1,4 +1,4 @@
-"""Controllers that come with an operator (JobSet, LeaderWorkerSet), and objects of which only the metadata counts."""
+"""Workloads of operators (JobSet, LeaderWorkerSet), and objects of which only the metadata is read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class JobDependency(Object):
 
 
 class ReplicatedJob(Object):
-    """A part of a job set: so many jobs that are alike."""
+    """A part of a job set: a number of equal jobs."""
 
     name: str = ""
     replicas: int = 1
@@ -51,7 +51,7 @@ class ReplicatedJob(Object):
 
 
 class JobSetStartup(Object):
-    """In which order the replicated jobs are made."""
+    """The order in which the replicated jobs are created."""
 
     startup_policy_order: str = ""
 

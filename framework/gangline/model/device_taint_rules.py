@@ -1,4 +1,4 @@
-"""DeviceTaintRules of dynamic resource allocation (resource.k8s.io/v1beta2): taints that drivers have not set."""
+"""DeviceTaintRules of dynamic resource allocation (resource.k8s.io/v1beta2): taints that come from no driver."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import msgspec
 from gangline.model.base import Object, ObjectMeta
 
 _Name = Annotated[str, msgspec.Meta(max_length=253)]
-"""The API takes no longer name of a pool, and shorter ones of drivers and devices; a longer one cannot be read."""
+"""The API limits names of pools to this length, and names of drivers and devices to less. A longer name is an error."""
 
 
 class DeviceTaintSelector(Object):
-    """Which devices a rule means: those of this driver, pool and name, as far as they are given."""
+    """The devices that a rule means: those of this driver, pool and name. A field that is missing means any."""
 
     driver: _Name | None = None
     pool: _Name | None = None
@@ -21,7 +21,7 @@ class DeviceTaintSelector(Object):
 
 
 class RuleTaint(Object):
-    """The taint of a rule, in the bounds of the API: one that is larger cannot be read."""
+    """The taint of a rule. A text longer than the API allows is an error."""
 
     key: Annotated[str, msgspec.Meta(max_length=317)]
     effect: Annotated[str, msgspec.Meta(max_length=63)]
@@ -37,7 +37,7 @@ class DeviceTaintRuleSpec(Object):
 
 
 class DeviceTaintRule(Object):
-    """A taint for all devices that a selector means."""
+    """A taint for all devices that its selector selects."""
 
     metadata: ObjectMeta
     spec: DeviceTaintRuleSpec

@@ -23,7 +23,7 @@ class NodeSpec(Object):
 
 
 class ContainerImage(Object):
-    """An image that lies on a node."""
+    """An image that a node has pulled."""
 
     names: list[str] | None = None
     size_bytes: int = 0

@@ -20,7 +20,7 @@ class ContainerPort(Object):
 
 
 class RestartRule(Object):
-    """What a container does when it exits."""
+    """What the kubelet does when a container exits."""
 
     action: str = ""
 
@@ -95,14 +95,14 @@ class ContainerStatus(Object):
 
 
 class PodResourceClaimStatus(Object):
-    """Which ResourceClaim was made from a template for an entry of spec.resourceClaims; None: the pod needs none."""
+    """The ResourceClaim that was created from a template for an entry of spec.resourceClaims; None if not needed."""
 
     name: str = ""
     resource_claim_name: str | None = None
 
 
 class ContainerExtendedResourceRequest(Object):
-    """Which request of the claim for extended resources a resource of a container is."""
+    """The request in the claim for extended resources that stands for one resource of a container."""
 
     container_name: str = ""
     resource_name: str = ""

@@ -1,4 +1,4 @@
-"""What is asked of cluster-autoscaler: ProvisioningRequests (autoscaling.x-k8s.io), and the PodTemplates they name."""
+"""Requests to cluster-autoscaler: ProvisioningRequests (autoscaling.x-k8s.io), and the PodTemplates that they name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PodTemplateContent(Object):
 
 
 class PodTemplateObject(Object):
-    """A PodTemplate, an object of its own."""
+    """A PodTemplate, as an object of the API."""
 
     metadata: ObjectMeta
     template: PodTemplateContent = msgspec.field(default_factory=PodTemplateContent)
@@ -25,14 +25,14 @@ class PodTemplateObject(Object):
 
 
 class ProvisioningPodSet(Object):
-    """So many pods of one template."""
+    """A number of pods of one template."""
 
     pod_template_ref: LocalName = msgspec.field(default_factory=LocalName)
     count: int = 0
 
 
 class ProvisioningRequestSpec(Object):
-    """spec of a ProvisioningRequest; nobody may change a spec."""
+    """spec of a ProvisioningRequest; the spec cannot be changed."""
 
     provisioning_class_name: str = ""
     pod_sets: list[ProvisioningPodSet] = []
@@ -47,7 +47,7 @@ class ProvisioningRequestStatus(Object):
 
 
 class ProvisioningRequest(Object):
-    """Asks an autoscaler for the room of several pods at once."""
+    """Asks an autoscaler for room for several pods together."""
 
     metadata: ObjectMeta
     spec: ProvisioningRequestSpec = msgspec.field(default_factory=ProvisioningRequestSpec)

@@ -1,4 +1,4 @@
-"""ResourceClaims of dynamic resource allocation (resource.k8s.io/v1): what is asked for, and what was allocated."""
+"""ResourceClaims of dynamic resource allocation (resource.k8s.io/v1): their requests, and their allocated devices."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class DeviceToleration(Object):
 
 
 class CapacityRequirements(Object):
-    """How much of the capacities of each device is asked for."""
+    """The amounts that a request asks of the capacities of each device."""
 
     requests: dict[str, Quantity] = {}
 
 
 class ExactDeviceRequest(Object):
-    """What is asked for: a number of devices, or all devices, that a class and the selectors admit."""
+    """A request without alternatives: a number of devices, or all devices, that a class and the selectors admit."""
 
     device_class_name: str = ""
     selectors: list[DeviceSelector] = []
@@ -50,7 +50,7 @@ class DeviceSubRequest(Object):
 
 
 class DeviceRequest(Object):
-    """A request of a claim: one thing exactly, or the first available of some alternatives."""
+    """A request of a claim: `exactly` one thing, or the first available one of some alternatives."""
 
     name: str
     exactly: ExactDeviceRequest | None = None
@@ -58,7 +58,9 @@ class DeviceRequest(Object):
 
 
 class DeviceConstraint(Object):
-    """What the devices of some requests, or of all, have in common, or each for itself."""
+    """An attribute that the devices of some requests, or of all, must have in common (matchAttribute), or that must
+    differ between them (distinctAttribute).
+    """
 
     requests: list[str] = []
     match_attribute: str | None = None
@@ -87,7 +89,7 @@ class ResourceClaimSpec(Object):
 
 
 class AllocatedDevice(Object):
-    """One device of a claim: `device` of the pool of a driver; pools are usually named like their node."""
+    """One device of a claim: its driver, its pool and its name. Pools usually have the name of their node."""
 
     driver: str = ""
     pool: str = ""
@@ -96,7 +98,7 @@ class AllocatedDevice(Object):
     """Whether the claim only observes the device, so that other claims may have it."""
     request: str = ""
     share_id: str | None = msgspec.field(default=None, name="shareID")
-    """Names this share of a device that several allocations may have."""
+    """The UID of this share, if several allocations may have the device."""
     consumed_capacity: dict[str, Quantity] | None = None
     tolerations: list[DeviceToleration] = []
     binding_conditions: list[str] = []
@@ -123,7 +125,7 @@ class ResourceClaimAllocation(Object):
 
     devices: AllocatedDevices = msgspec.field(default_factory=AllocatedDevices)
     node_selector: NodeSelector | None = None
-    """The nodes on which the devices can be used; None is all."""
+    """The nodes on which the devices can be used; None for all nodes."""
     allocation_timestamp: str | None = None
     """When the devices were allocated, RFC 3339; set where a device has binding conditions."""
 
@@ -138,14 +140,14 @@ class ResourceClaimConsumerReference(Object):
 
 
 class AllocatedDeviceStatus(Object):
-    """What the driver says of an allocated device; its data are not read."""
+    """The driver's status of an allocated device; its `data` are not read."""
 
     driver: str = ""
     pool: str = ""
     device: str = ""
     share_id: str | None = msgspec.field(default=None, name="shareID")
     conditions: list[PodCondition] | None = None
-    """The API server writes null where there are none."""
+    """None if there are no conditions: then the API server writes null."""
 
 
 class ResourceClaimStatus(Object):
@@ -157,7 +159,7 @@ class ResourceClaimStatus(Object):
 
     @property
     def results(self) -> list[AllocatedDevice]:
-        """The devices; none before it is allocated."""
+        """The devices; empty before the claim is allocated."""
         return self.allocation.devices.results if self.allocation is not None else []
 
 
@@ -172,14 +174,14 @@ class ResourceClaim(Object):
 
 
 class ResourceClaimTemplateSpec(Object):
-    """spec of a ResourceClaimTemplate: labels, annotations and spec of the claims that are made from it."""
+    """spec of a ResourceClaimTemplate: labels, annotations and spec of the claims that are created from it."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: ResourceClaimSpec = msgspec.field(default_factory=ResourceClaimSpec)
 
 
 class ResourceClaimTemplate(Object):
-    """Claims are made from it, one for each pod that names it."""
+    """A template from which a claim is created for each pod that names the template."""
 
     metadata: ObjectMeta
     spec: ResourceClaimTemplateSpec = msgspec.field(default_factory=ResourceClaimTemplateSpec)

@@ -1,4 +1,4 @@
-"""What devices there are: ResourceSlices and DeviceClasses of dynamic resource allocation (resource.k8s.io/v1)."""
+"""The devices of drivers: ResourceSlices and DeviceClasses of dynamic resource allocation (resource.k8s.io/v1)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Most = msgspec.Meta(max_length=MOST_VALUES)
 
 
 class DeviceAttribute(Object):
-    """The value of an attribute; exactly one of the fields is set, a list only behind DRAListTypeAttributes."""
+    """The value of an attribute. Exactly one field is set; a list needs the feature gate DRAListTypeAttributes."""
 
     int_: int | None = msgspec.field(default=None, name="int")
     bool_: bool | None = msgspec.field(default=None, name="bool")
@@ -44,7 +44,7 @@ class CapacityRequestPolicy(Object):
 
 
 class DeviceCapacity(Object):
-    """An amount that a device has of something."""
+    """The amount of one capacity that a device has."""
 
     value: Quantity
     request_policy: CapacityRequestPolicy | None = None
@@ -127,19 +127,19 @@ class ResourceSlice(Object):
 
 
 class CelDeviceSelector(Object):
-    """An expression that says whether a device is meant."""
+    """A CEL expression that is true for the devices that are selected."""
 
     expression: str
 
 
 class DeviceSelector(Object):
-    """Which devices are meant; `cel` is the only way to say so."""
+    """A selector of devices; `cel` is its only form."""
 
     cel: CelDeviceSelector | None = None
 
 
 class OpaqueDeviceConfiguration(Object):
-    """Parameters for a driver, which nobody else reads."""
+    """Parameters that only the driver reads."""
 
     driver: str
     parameters: Any = None

@@ -66,20 +66,31 @@ class TokenReview(Object):
 
 
 class NonResourceAttributes(Object):
-    """A path that is no object, and the verb of the request."""
+    """A path that does not belong to an object, such as /metrics, and the verb of the request."""
 
     path: str = ""
     verb: str = ""
 
 
-class SubjectAccessReviewSpec(Object):
-    """The user and the path of a request."""
+class ResourceAttributes(Object):
+    """Objects, and the verb of the request; no namespace stands for all namespaces."""
 
-    non_resource_attributes: NonResourceAttributes = msgspec.field(default_factory=NonResourceAttributes)
+    namespace: str = ""
+    verb: str = ""
+    resource: str = ""
+    group: str = ""
+    subresource: str = ""
+
+
+class SubjectAccessReviewSpec(Object):
+    """The user, and the path or the objects of a request."""
+
+    non_resource_attributes: NonResourceAttributes | None = None
     user: str = ""
     groups: list[str] = []
     uid: str = ""
     extra: dict[str, list[str]] = {}
+    resource_attributes: ResourceAttributes | None = None
 
 
 class SubjectAccessReviewStatus(Object):

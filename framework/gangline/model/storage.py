@@ -1,4 +1,4 @@
-"""Claims, volumes and the drivers behind them."""
+"""PersistentVolumeClaims, PersistentVolumes, and the classes and CSI drivers that volumes come from."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class TopologySelectorTerm(Object):
 
 
 class StorageClass(Object):
-    """How volumes of a class are made."""
+    """How the volumes of a class are provisioned."""
 
     metadata: ObjectMeta
     provisioner: str = ""
@@ -99,7 +99,7 @@ class StorageClass(Object):
 
 
 class CSINodeDriverAllocatable(Object):
-    """How many volumes of a driver a node takes."""
+    """The number of volumes of a driver that can be attached to a node."""
 
     count: int | None = None
 

@@ -22,7 +22,7 @@ class ServiceSpec(Object):
 
     selector: dict[str, str] | None = None
     cluster_ip: str = msgspec.field(default="", name="clusterIP")
-    """"None" for a headless one."""
+    """"None" for a headless service."""
 
 
 class Service(Object):
@@ -141,7 +141,7 @@ class PodGroupPolicy(Object):
 
 
 class PodGroupTopologyConstraint(Object):
-    """The node label for which all nodes of the group have to have one value."""
+    """The key of a node label. All nodes of the group must have the same value of this label."""
 
     key: str = ""
 
@@ -153,14 +153,14 @@ class PodGroupConstraints(Object):
 
 
 class PodGroupSpec(Object):
-    """spec of a pod group: scheduling.k8s.io, and scheduler-plugins' own."""
+    """spec of a pod group of scheduling.k8s.io or of scheduler-plugins."""
 
     scheduling_policy: PodGroupPolicy | None = None
     scheduling_constraints: PodGroupConstraints | None = None
     min_member: int | None = None
     schedule_timeout_seconds: int | None = None
     disruption_mode: str | dict[str, Any] | None = None
-    """A word in v1alpha2, an object with one key from v1beta1 on."""
+    """A text in v1alpha2; an object with one key from v1beta1 on."""
     priority: int | None = None
     priority_class_name: str = ""
     resource_claims: list[PodResourceClaim] = []

@@ -1,4 +1,4 @@
-"""What Gangline writes: bindings, leases and events."""
+"""Objects that Gangline writes: bindings, leases and events."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ class Binding(Object):
 
     metadata: ObjectMeta
     target: TypedReference
-    api_version: str = "v1"
-    kind: str = "Binding"
 
 
 class LeaseSpec(Object):
@@ -27,7 +25,7 @@ class LeaseSpec(Object):
 
 
 class Lease(Object):
-    """A lock."""
+    """A Lease: the lock of a leader election."""
 
     metadata: ObjectMeta
     spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)

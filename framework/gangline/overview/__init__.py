@@ -1,1 +1,1 @@
-"""What the cluster is used for, counted from the columns."""
+"""The use of a cluster's GPUs, devices and domains, counted from the columns."""

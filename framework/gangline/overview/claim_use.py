@@ -1,4 +1,4 @@
-"""ResourceClaims as people see them: for whom they were made, what they ask for, and what they got or wait for."""
+"""ResourceClaims for people: their pods, the devices that they ask for, and the devices that they have or wait for."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
 
 MOST_DEVICES = 32
-"""Devices of one claim that are named."""
+"""Devices of one claim that are named, at most."""
 
 
 class ClaimUse(msgspec.Struct, rename="camel"):
     """One claim."""
 
     claim: str
-    """NAMESPACE/NAME; empty while it is not made."""
+    """NAMESPACE/NAME; empty while the claim is not created."""
     template: str
-    """The ResourceClaimTemplate from which it is made for a pod; empty for a claim of its own."""
+    """The ResourceClaimTemplate from which the claim is created; empty for a claim that a user has created."""
     pods: list[str]
-    """The pods that name it."""
+    """The pods that use the claim."""
     asks: str
     """Numbers and classes of devices."""
     devices: list[str]
-    """POOL/DEVICE; pools are usually named like their node."""
+    """The devices as POOL/DEVICE; pools usually have the name of their node."""
     waits: str = ""
-    """Why it has no devices; empty if it has."""
+    """Why the claim has no devices; empty if it has devices."""
 
 
 def claims_of(pod: PodInfo, cluster: Cache) -> list[ClaimUse]:
@@ -62,7 +62,7 @@ def claim_use(cluster: Cache, pending: Iterable[PodInfo]) -> list[ClaimUse]:
 
 
 def _named(pod: PodInfo) -> Iterable[tuple[str, str, str]]:
-    """Each entry of a pod's claims, its template and the name of its claim; empty for none."""
+    """For each entry of a pod's spec.resourceClaims: its name, its template and its claim; "" for what is missing."""
     for entry in pod.spec.resource_claims:
         template = entry.resource_claim_template_name or ""
         yield entry.name, template, entry.resource_claim_name or pod.claims.get(entry.name) or ""
@@ -102,7 +102,9 @@ def _asked(each: ExactDeviceRequest | DeviceSubRequest) -> str:
 
 
 def _why(claim: ResourceClaim, pods: Sequence[PodInfo], cluster: Cache) -> str:
-    """Why a claim has no devices. Without any class known it is not said that one is missing: who asks may see none."""
+    """Why a claim has no devices. A DeviceClass is called missing only if some class is known, because a user without
+    the right to list classes sees none.
+    """
     classes = {each.metadata.name for each in cluster.store(DEVICE_CLASSES)}
     asked = {each.device_class_name for request in claim.spec.devices.requests for each in _alternatives(request)}
     if classes and (missing := sorted(asked - classes)):

@@ -1,6 +1,7 @@
 """Which devices of dynamic resource allocation there are, and which are taken: by node, by driver and by class.
 
-It says what ResourceSlices, DeviceClasses and ResourceClaims say, whoever schedules.
+The counts come from ResourceSlices, DeviceClasses and ResourceClaims alone, whichever scheduler has allocated the
+devices.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ class NodeDeviceUse(msgspec.Struct, rename="camel"):
     """The devices that a driver offers on one node."""
 
     node: str
-    """Or POOL of a pool that several nodes reach."""
+    """The name of the node, or of the pool if several nodes may use its devices."""
     driver: str
     devices: int
     taken: int
     """Devices of which a claim has all, or a share."""
     free: int
-    """Devices that a claim could have now: without a taint that keeps claims away, and with counters left."""
+    """Devices that could be allocated now: free, without a taint that keeps pods away, and with enough left of the
+    counters that they consume."""
     tainted: int
 
 
@@ -69,7 +71,7 @@ def device_use(cluster: Cache) -> DeviceUse:
     view = cluster.nodes.view()
     table = SliceTable(slices, view)
     standing = Standing(table, Usage(cluster.store(RESOURCE_CLAIMS)))
-    selectors = Selectors(table, compile_with_lists)  # where the API server has no lists, nothing reads any
+    selectors = Selectors(table, compile_with_lists)  # if the API server has no lists, no device has any
     taken = standing.states > 0
     tainted = ~selectors.properties.tolerated((), np.arange(len(table)))
     free = ~standing.taken & ~tainted & _has_counters(standing)
@@ -92,7 +94,7 @@ def device_use(cluster: Cache) -> DeviceUse:
 
 
 def by_driver(use: DeviceUse) -> Iterator[tuple[NodeDeviceUse, int]]:
-    """For each driver the sums over its nodes, with ``node`` empty, and how many nodes these are."""
+    """For each driver the sums over its nodes, with an empty ``node``, and the number of these nodes."""
     for driver in sorted({each.driver for each in use.nodes}):
         mine = [each for each in use.nodes if each.driver == driver]
         sums = (sum(getattr(each, field) for each in mine) for field in ("devices", "taken", "free", "tainted"))
@@ -100,7 +102,7 @@ def by_driver(use: DeviceUse) -> Iterator[tuple[NodeDeviceUse, int]]:
 
 
 def _has_counters(standing: Standing) -> BoolColumn:
-    """By row: whether the pool has left what the device consumes."""
+    """By row: whether enough is left of the counters that the device consumes."""
     table = standing.table
     found = np.ones(len(table), dtype=np.bool_)
     for placed in table.placed:

@@ -1,4 +1,4 @@
-"""The content of each domain of the network: nodes, ready nodes, GPUs and used GPUs; computed only here."""
+"""Counts the content of each domain of the network: nodes, ready nodes, GPUs and used GPUs. No other module does so."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DomainUse:
     """Nodes of the domain whose condition Ready is True."""
     gpus: Int64Column
     used: Int64Column
-    """GPUs that are taken, in any way."""
+    """GPUs that are taken, in any of the ways that `gpu_use` knows."""
     gpu_nodes: Int64Column
     """Nodes that have GPUs."""
     partial: Int64Column

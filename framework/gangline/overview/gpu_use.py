@@ -8,7 +8,7 @@ device that several pods share counts once.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,17 +16,25 @@ import numpy as np
 
 from gangline.api.plugin import State
 from gangline.dra.units import DRIVERS
-from gangline.kube.resources import GPU_NODE_STATUSES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from gangline.kube.resources import (
+    DEVICE_CLASSES,
+    GPU_CLAIMS,
+    GPU_NODE_STATUSES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+)
+from gangline.model import ResourceClaim, ResourceClaimSpec
 from gangline.state.cache import Cache
 from gangline.state.node_view import Int64Column, NodeView
-from gangline.state.pods import PodInfo
+from gangline.state.pods import PodClass, PodInfo
 from gangline.wire import texts
-from gangline.wire.custom_resources import ALLOCATED, AMD_GPU, GPU
+from gangline.wire.custom_resources import ALLOCATED, AMD_GPU, CLAIM, GPU, GpuClaim
 
 GPUS = (GPU, AMD_GPU)
 """Resources whose amounts are whole GPUs."""
 _DEVICE = re.compile(r"gpu-(\d{1,3})(?:-mig-.*)?")
-"""The device of a GPU, or of a part of it."""
+"""The name of a device that is a GPU, or a partition of a GPU (MIG)."""
 _MOST_IDS = 256
 
 
@@ -91,21 +99,74 @@ def device_ids(annotations: Mapping[str, str]) -> tuple[int, ...]:
     return texts.device_ids(annotations.get(ALLOCATED, ""))
 
 
-def asks_for_gpus(pod: PodInfo) -> bool:
-    """Whether the pod's requests say how many GPUs it takes."""
+def requested_gpus(pod: PodInfo) -> int:
+    """The whole GPUs that a pod requests; 0 if its requests do not say how many GPUs it takes."""
     real = pod.cls.requests.real
-    return bool(real.get(GPU) or real.get(AMD_GPU))
+    return sum(real.get(gpu, 0) for gpu in GPUS)
+
+
+def asked_gpus(pod: PodInfo, cluster: State) -> int:
+    """The GPUs that a waiting pod asks for: by its requests, or else by its GpuClaim, or else by its ResourceClaims.
+
+    If a claim is not created yet, its template says the number, if the template is known. Shares of GPUs count as GPUs.
+    """
+    requested = requested_gpus(pod)
+    if requested:
+        return requested
+    name = pod.annotations.get(CLAIM)
+    claim: GpuClaim | None = cluster.store(GPU_CLAIMS).get(name, pod.namespace) if name else None
+    if claim is not None:
+        return max(0, claim.spec.devices.count)
+    return sum(_asked(spec, cluster) for spec in _claimed_by(pod, cluster))
+
+
+def _claimed_by(pod: PodInfo, cluster: State) -> Iterator[ResourceClaimSpec]:
+    """What the claims of a pod ask for, as far as the claims or their templates are known."""
+    for entry in pod.spec.resource_claims:
+        name = entry.resource_claim_name or pod.claims.get(entry.name)
+        claim: ResourceClaim | None = cluster.store(RESOURCE_CLAIMS).get(name, pod.namespace) if name else None
+        template = entry.resource_claim_template_name
+        if claim is not None:
+            yield claim.spec
+        elif template and (made := cluster.store(RESOURCE_CLAIM_TEMPLATES).get(template, pod.namespace)) is not None:
+            yield made.spec.spec
+
+
+def _asked(spec: ResourceClaimSpec, cluster: State) -> int:
+    """The GPUs for which a ResourceClaim asks; of alternatives the first one counts, and `All` devices as one."""
+    number = 0
+    for request in spec.devices.requests:
+        asked = request.exactly if request.exactly is not None else next(iter(request.first_available), None)
+        if asked is not None and _is_of_gpus(asked.device_class_name, cluster):
+            number += max(1, asked.count)
+    return number
+
+
+def _is_of_gpus(name: str, cluster: State) -> bool:
+    """Whether a DeviceClass is meant for GPUs: by its name, or by the driver that its selectors name."""
+    if name.startswith(DRIVERS) or name == DRIVERS.rstrip("."):
+        return True
+    found: Any = cluster.store(DEVICE_CLASSES).get(name)
+    selectors = found.spec.selectors if found is not None else ()
+    return any(f'"{DRIVERS}' in each.cel.expression or f"'{DRIVERS}" in each.cel.expression for each in selectors)
 
 
 def _held(gathered: Gathered, rows: Mapping[str, int]) -> tuple[dict[int, set[int | str]], dict[int, set[int | str]]]:
     """For each row the devices: of pods that request GPUs, and of pods that do not."""
     by_request: dict[int, set[int | str]] = {}
     by_claim: dict[int, set[int | str]] = {}
+    of_class: dict[PodClass, dict[int, set[int | str]]] = {}
+    size = len(gathered.total)
     for pod in gathered.pods:
-        row = pod.row
-        if 0 <= row < len(gathered.total) and ALLOCATED in pod.annotations:
-            where = by_request if asks_for_gpus(pod) else by_claim
-            where.setdefault(row, set()).update(device_ids(pod.annotations))
+        if ALLOCATED not in pod.annotations or not 0 <= (row := pod.row) < size:
+            continue
+        where = of_class.get(pod.cls)
+        if where is None:
+            where = of_class[pod.cls] = by_request if requested_gpus(pod) else by_claim
+        held = where.get(row)
+        if held is None:
+            held = where[row] = set()
+        held.update(device_ids(pod.annotations))
     for claim in gathered.claims:
         for result in claim.status.results:
             row = rows.get(result.pool, -1)

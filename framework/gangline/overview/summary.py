@@ -14,6 +14,7 @@ from gangline.overview.claim_use import ClaimUse, claim_use
 from gangline.overview.device_use import DeviceUse, device_use
 from gangline.overview.domain_use import DomainUse, domain_use, ready_nodes
 from gangline.overview.gpu_use import gpu_use
+from gangline.overview.shown import ALL, Shown
 from gangline.state.cache import Cache
 from gangline.state.node_view import Int64Column
 from gangline.state.pods import PodInfo
@@ -75,7 +76,7 @@ class ReservedRoom(msgspec.Struct, rename="camel"):
     since: str
     """RFC 3339."""
     until: str
-    """RFC 3339: when the reservation ends in any case."""
+    """RFC 3339: the time at which the reservation ends at the latest."""
 
 
 class Gang(msgspec.Struct, rename="camel"):
@@ -102,6 +103,14 @@ class WaitingUnits(msgspec.Struct, rename="camel"):
     message: str
 
 
+class NotShown(msgspec.Struct, rename="camel"):
+    """The numbers of objects that are not shown, because they have another namespace or other labels."""
+
+    gangs: int
+    waiting: int
+    """Pods that wait and belong to no gang."""
+
+
 class Overview(msgspec.Struct, rename="camel"):
     """What `gangline status` shows."""
 
@@ -117,6 +126,8 @@ class Overview(msgspec.Struct, rename="camel"):
     """All ResourceClaims; those that wait come first."""
     serves: list[str] | None = None
     """The schedulerNames that the running scheduler serves; None if no running scheduler is known."""
+    not_shown: NotShown | None = None
+    """The numbers of objects that the user has not asked for; None if the user has asked for everything."""
 
 
 MOST_DOMAINS = 3
@@ -124,11 +135,16 @@ MOST_DOMAINS = 3
 
 
 def overview(
-    cluster: Cache, pending: Sequence[PodInfo], topology: Topology, serves: Sequence[str] | None = None
+    cluster: Cache,
+    pending: Sequence[PodInfo],
+    topology: Topology,
+    serves: Sequence[str] | None = None,
+    shown: Shown = ALL,
 ) -> Overview:
     """The cluster with its bound pods, and the pods that wait for a node.
 
-    `serves` has the schedulerNames of the running scheduler; None if no running scheduler is known.
+    `serves` has the schedulerNames of the running scheduler; None if no running scheduler is known. GPUs, levels and
+    devices are those of the whole cluster; gangs, pods and claims are those that are `shown`.
     """
     use = gpu_use(cluster)
     total, used = use.total, use.used
@@ -136,16 +152,21 @@ def overview(
     domains = domain_use(topology.switches(), nodes, ready_nodes(nodes), use)
     groups = Groups(cluster)
     waiting, members = _split(pending, groups)
-    gangs = _gangs(cluster, groups, members, topology, serves)
+    _, placed = _split(cluster.pods.values(), groups)
+    gangs = list(_gangs(placed, groups, members, topology, serves, shown))
+    alone = [pod for pod in waiting if shown.has(pod)]
     return Overview(
         gpus=_gpus(cluster, total, used, pending),
         levels=[LevelUse(each.level.level, len(each.level), _complete(each)) for each in domains],
         domains=[found for each in domains for found in _in_domains(each)],
         gangs=sorted(gangs, key=lambda gang: (not gang.waiting, gang.name)),
-        waiting=sorted((_waiting(pod, serves) for pod in waiting), key=lambda each: each.pod),
+        waiting=sorted((_waiting(pod, serves) for pod in alone), key=lambda each: each.pod),
         devices=device_use(cluster),
-        claims=claim_use(cluster, pending),
+        claims=shown.claims(claim_use(cluster, pending), (*cluster.pods.values(), *pending)),
         serves=None if serves is None else list(serves),
+        not_shown=None
+        if shown == ALL
+        else NotShown(len({**members, **placed}) - len(gangs), len(waiting) - len(alone)),
     )
 
 
@@ -204,16 +225,18 @@ def _split(pods: Iterable[PodInfo], groups: Groups) -> tuple[list[PodInfo], dict
 
 
 def _gangs(
-    cluster: Cache,
+    placed: Mapping[str, list[PodInfo]],
     groups: Groups,
     waiting: Mapping[str, list[PodInfo]],
     topology: Topology,
     serves: Sequence[str] | None,
+    shown: Shown,
 ) -> Iterable[Gang]:
-    _, placed = _split(cluster.pods.values(), groups)
     levels = topology.switches()
     for key in {**waiting, **placed}:
         there, here = placed.get(key, []), waiting.get(key, [])
+        if not any(map(shown.has, (*here, *there))):
+            continue
         membership = groups.of((here or there)[0])
         message = next((said for pod in here if (said := _why(pod, serves))), "")
         group = membership.group if isinstance(membership, Membership) else None

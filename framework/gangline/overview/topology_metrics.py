@@ -15,6 +15,7 @@ from gangline.state.node_view import Int64Column
 from gangline.state.topology import Domains, Topology
 from gangline.status import BoolColumn
 from gangline.telemetry.exposition import escaped, head
+from gangline.telemetry.families import Described
 
 _FULL = "GPUs of the domain that are in use."
 _PARTLY = "Nodes of the domain that are partly in use"
@@ -33,10 +34,21 @@ _BY_DOMAIN: Mapping[str, tuple[str, Callable[[DomainUse], list[float]]]] = {
     ),
 }
 
+_ALLOCATED = Described("topology_node_gpu_allocated", "GPUs of the node that are in use.", ("domain", "node"))
+_HEALTH = Described("topology_node_health_status", "1 where the node is ready, else 0.", ("domain", "node"))
+_RATIO = Described("topology_gpu_allocation_ratio", "GPUs of the cluster that are in use.", ())
+FAMILIES = (
+    *(Described(name, help, ("domain",)) for name, (help, _) in _BY_DOMAIN.items()),
+    _ALLOCATED,
+    _HEALTH,
+    _RATIO,
+)
+"""The gauges, for the documentation."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """Copies, and objects that never change, for another thread to read. Columns have a value per row."""
+    """Copies and immutable objects, for another thread to read. Columns have one value for each row of nodes."""
 
     levels: Sequence[Domains]
     names: Sequence[str]
@@ -76,7 +88,7 @@ class TopologyMetrics:
         ready = ready_nodes(taken.nodes)
         yield from _of_domains(taken, ready, gpus, paths)
         yield from _of_nodes(taken, ready, gpus, paths)
-        yield head("topology_gpu_allocation_ratio", "gauge", "GPUs of the cluster that are in use.")
+        yield head(_RATIO.name, "gauge", _RATIO.help)
         yield f"topology_gpu_allocation_ratio {float(gpus.used.sum()) / max(1, int(gpus.total.sum()))!r}\n"
 
 
@@ -85,22 +97,22 @@ def _of_domains(taken: _Snapshot, ready: BoolColumn, gpus: GpuUse, paths: Sequen
     for name, (help, read) in _BY_DOMAIN.items():
         yield head(name, "gauge", help)
         for named, use in zip(paths, used, strict=True):
-            for path, value in zip(named, read(use), strict=True):  # a series for each is what was asked for
+            for path, value in zip(named, read(use), strict=True):  # one series for each domain, by design
                 yield f'{name}{{domain="{path}"}} {value!r}\n'
 
 
 def _of_nodes(taken: _Snapshot, ready: BoolColumn, gpus: GpuUse, paths: Sequence[Sequence[str]]) -> Iterator[str]:
     narrowest = taken.levels[-1].ids.tolist() if taken.levels else [-1] * len(taken.names)
     domains = paths[-1] if paths else []
-    rows = np.flatnonzero(gpus.total > 0).tolist()  # as above
+    rows = np.flatnonzero(gpus.total > 0).tolist()  # one series for each node with GPUs, by design
     pairs = [
         f'domain="{domains[narrowest[row]] if narrowest[row] >= 0 else ""}",node="{escaped(taken.names[row])}"'
         for row in rows
     ]
-    yield head("topology_node_gpu_allocated", "gauge", "GPUs of the node that are in use.")
+    yield head(_ALLOCATED.name, "gauge", _ALLOCATED.help)
     for pair, count in zip(pairs, gpus.used[rows].tolist(), strict=True):
         yield f"topology_node_gpu_allocated{{{pair}}} {count}.0\n"
-    yield head("topology_node_health_status", "gauge", "1 where the node is ready, else 0.")
+    yield head(_HEALTH.name, "gauge", _HEALTH.help)
     for pair, is_ready in zip(pairs, ready[rows].tolist(), strict=True):
         yield f"topology_node_health_status{{{pair}}} {float(is_ready)}\n"
 

@@ -1,1 +1,1 @@
-"""What any server needs: leadership, endpoints, health, logs, reloading, memory."""
+"""The parts that every server process needs: leader election, endpoints, health, logs, reloading, memory."""

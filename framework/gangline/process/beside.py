@@ -17,10 +17,11 @@ from gangline.process.leading import Elector
 
 
 class Beside:
-    """Made anywhere; everything else is called in the thread's loop, where its clients live.
+    """The parts of the second thread. All methods are called in the loop of this thread, which also owns its clients;
+    only the constructor may be called in another thread.
 
-    ``elector`` is there from `open` on. Leases and reviews have clients of their own: who floods the one does not delay
-    the other.
+    ``elector`` exists after `open`. Leases and reviews have a client each, so that many requests for reviews do not
+    delay the renewal of the lease.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class Beside:
         self._stack = AsyncExitStack()
 
     async def open(self) -> None:
-        """Serve. Raises ConfigError."""
+        """Connect the clients, and begin to listen. Raises ConfigError."""
         async with AsyncExitStack() as stack:
             credentials = self._credentials()
             leases = await stack.enter_async_context(HttpClient(credentials, connections=4))

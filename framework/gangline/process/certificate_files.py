@@ -17,7 +17,7 @@ INTERVAL = 1.0
 
 
 class Certificates:
-    """A certificate and its key in PEM files; ``context`` is what a server takes.
+    """A certificate and its key in PEM files; ``context`` is the TLS context for a server.
 
     The context stays the same object: connections that are open keep the certificate they began with.
     ConfigError if the files are invalid at the start. Later an invalid pair is logged, and the last valid pair stays.
@@ -58,7 +58,7 @@ class Certificates:
         return True
 
     def _try(self) -> None:
-        """Loads the pair into a context of its own first: a context that fails to load a pair keeps half of it."""
+        """Load the pair first into another context: a context that fails to load a pair keeps half of the pair."""
         self.load(server_context())
 
     def load(self, context: ssl.SSLContext) -> None:

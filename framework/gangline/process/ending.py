@@ -14,13 +14,13 @@ log = logging.getLogger(__name__)
 LIMIT = 25.0
 """Seconds from the signal to the end of the process: less than the 30 s after which the kubelet kills it by default."""
 SAYING = 1.0
-"""Seconds in which the last line of the log is written; whatever holds it up does not hold up the end."""
+"""Seconds that writing the last line of the log may take; then the process ends without the line."""
 NAMED = 8
 """Tasks and threads that the last line of the log names, at most."""
 
 
 class LastResort:
-    """Ends the process `seconds` after `start`, unless the block ends before."""
+    """Ends the process so many `seconds` after `start`, unless the block ends before."""
 
     def __init__(self, seconds: float = LIMIT) -> None:
         self._seconds = seconds
@@ -39,7 +39,7 @@ class LastResort:
             self._timer.cancel()
 
     def start(self) -> None:
-        """The process is told to stop; call it in the event loop whose tasks may go on."""
+        """Begin to count, because the process is told to stop. Call this in the event loop whose tasks may go on."""
         self._timer = threading.Timer(self._seconds, self._end, (asyncio.get_running_loop(),))
         self._timer.daemon = True
         self._timer.start()

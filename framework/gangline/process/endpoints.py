@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
@@ -33,24 +33,28 @@ class Endpoints:
     secure_listen: str
     """Address for all paths, over TLS."""
     certificates: Certificates | None = None
-    """Files of the TLS certificate; without files the process makes a self-signed certificate."""
+    """The files of the TLS certificate; None for a self-signed certificate."""
     plain_metrics: bool = False
-    """Whether metrics are served over plain HTTP too, to everybody."""
+    """Whether metrics are served over plain HTTP too, to every client."""
+    ui: bool = False
+    """Whether the page that shows the cluster is among the guarded paths."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """What is served."""
+    """The paths that are served, and their handlers."""
 
     live: Checks
     ready: Checks
     exposition: Exposition | None = None
     guarded: Mapping[str, Handler] = field(default_factory=dict)
     """More paths, for users that the API server allows."""
+    at_end: Callable[[], None] | None = None
+    """Called when the listeners close, to end long answers such as streams."""
 
 
 class Served:
-    """The listeners of one process, between `open` and `close`; the ports are the real ones then, 0 for none."""
+    """The listeners of one process. Between `open` and `close` the ports are the ports in use; 0 means no listener."""
 
     def __init__(self, endpoints: Endpoints, pages: Pages, client: Client | None) -> None:
         """The client asks the API server which users may read a path. Without it there is no TLS listener."""
@@ -62,7 +66,7 @@ class Served:
         self._stack = AsyncExitStack()
 
     async def open(self) -> None:
-        """Listens on all addresses, or on none: ConfigError if one address cannot be used."""
+        """Listen on all addresses. Raises ConfigError, and listens on none, if one address cannot be used."""
         async with AsyncExitStack() as stack:
             if self._endpoints.listen:
                 self.port = await _started(Listener(self._plain(), self._endpoints.listen, "--listen"), stack)
@@ -98,6 +102,12 @@ class Served:
         if self._pages.exposition is not None:
             guarded[METRICS] = metrics(self._pages.exposition)
         app.add_routes([web.get(path, guard.protected(handler)) for path, handler in guarded.items()])
+        if (at_end := self._pages.at_end) is not None:
+
+            async def end(app: web.Application) -> None:
+                at_end()
+
+            app.on_shutdown.append(end)
         return app
 
 

@@ -3,6 +3,7 @@
 Rules
 - A TokenReview checks a token, and the TLS context checks a client's certificate. Then a SubjectAccessReview says
   whether the user may get the path. Answers hold for `KEEP` seconds.
+- A handler may ask more about its user: see `Viewer`. These answers hold for `KEEP_NAMESPACES` seconds.
 - Fail closed: without an answer of the API server no user gets the path.
 - Only a few reviews are under way at a time, so that many tokens do not cause many requests.
 """
@@ -15,6 +16,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
 from ssl import SSLObject
 from typing import Any, Generic, TypeVar
 
@@ -25,6 +27,7 @@ from gangline.kube.interface import Client
 from gangline.kube.resources import CONFIG_MAPS, SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
 from gangline.model import (
     NonResourceAttributes,
+    ResourceAttributes,
     SubjectAccessReview,
     SubjectAccessReviewSpec,
     TokenReview,
@@ -38,16 +41,41 @@ KEEP = 10.0
 """Seconds for which an answer holds."""
 MOST_KEPT = 1024
 """Largest number of kept answers."""
+KEEP_NAMESPACES = 60.0
+"""Seconds for which an answer about the pods of a namespace holds."""
+MOST_NAMESPACES_KEPT = 8192
+"""Largest number of kept answers about namespaces, of all users."""
 AT_A_TIME = 4
 """Largest number of reviews under way."""
 AUTHENTICATED = "system:authenticated"
 CLIENT_CA = ("kube-system", "extension-apiserver-authentication", "client-ca-file")
 """Namespace, name and key of the ConfigMap in which every API server publishes the CA of client certificates."""
 CLIENT_CA_PERIOD = 60.0
-"""Seconds between two looks at it."""
+"""Seconds between two reads of this ConfigMap."""
 
 Answer = TypeVar("Answer")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Viewer:
+    """The user of a request that the guard has let through."""
+
+    user: UserInfo
+    guard: Guard
+
+    @property
+    def name(self) -> str:
+        """The name of the user."""
+        return self.user.username
+
+    async def may_list_pods(self, namespace: str) -> bool:
+        """Whether the user may list the pods of a namespace, or with "" of all. Raises GanglineError."""
+        return await self.guard.may_list_pods(self.user, namespace)
+
+
+VIEWER = web.RequestKey("viewer", Viewer)
+"""The key of the user on a request that the guard has let through."""
 
 
 class Guard:
@@ -57,6 +85,7 @@ class Guard:
         self._client = client
         self._users: _Kept[UserInfo | None] = _Kept(monotonic)
         self._verdicts: _Kept[bool] = _Kept(monotonic)
+        self._namespaces: _Kept[bool] = _Kept(monotonic, KEEP_NAMESPACES, MOST_NAMESPACES_KEPT)
         self._room = asyncio.Semaphore(AT_A_TIME)
 
     def protected(self, handler: Handler) -> Handler:
@@ -75,6 +104,7 @@ class Guard:
                 return _refused(401, "Unauthorized")
             if not await self._may(user, path, verb):
                 return _refused(403, f'Forbidden: user "{user.username}" cannot {verb} path "{path}"')
+            request[VIEWER] = Viewer(user, self)
         except GanglineError as error:
             log.warning("whether somebody may %s %s cannot be told: %s", verb, path, error)
             return _refused(503, "Service Unavailable: the API server does not say who may do this")
@@ -94,22 +124,28 @@ class Guard:
         return review.status.user if review.status.authenticated else None
 
     async def _may(self, user: UserInfo, path: str, verb: str) -> bool:
-        extra = tuple((key, tuple(values)) for key, values in sorted(user.extra.items()))
-        key = (user.username, user.uid, tuple(user.groups), extra, path, verb)
+        wanted = NonResourceAttributes(path, verb)
+        key = (*_identity(user), path, verb)
+        return await self._asked(self._verdicts, key, lambda: self._is_allowed(user, wanted))
 
-        async def ask() -> bool:
-            wanted = NonResourceAttributes(path, verb)
-            spec = SubjectAccessReviewSpec(wanted, user.username, user.groups, user.uid, user.extra)
-            review = await self._client.create(SUBJECT_ACCESS_REVIEWS, SubjectAccessReview(spec=spec))
-            return review.status.allowed
+    async def may_list_pods(self, user: UserInfo, namespace: str) -> bool:
+        """Whether a user may list the pods of a namespace, or with "" of all. Raises GanglineError."""
+        wanted = ResourceAttributes(namespace, "list", "pods")
+        key = (*_identity(user), namespace)
+        return await self._asked(self._namespaces, key, lambda: self._is_allowed(user, None, wanted))
 
-        return await self._asked(self._verdicts, key, ask)
+    async def _is_allowed(
+        self, user: UserInfo, path: NonResourceAttributes | None, objects: ResourceAttributes | None = None
+    ) -> bool:
+        spec = SubjectAccessReviewSpec(path, user.username, user.groups, user.uid, user.extra, objects)
+        review = await self._client.create(SUBJECT_ACCESS_REVIEWS, SubjectAccessReview(spec=spec))
+        return review.status.allowed
 
     async def _asked(self, kept: _Kept[Answer], key: Hashable, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         if (found := kept.get(key)) is not None:
             return found[0]
         async with self._room:
-            if (found := kept.get(key)) is not None:  # while this one waited
+            if (found := kept.get(key)) is not None:  # another request has got the answer while this one waited
                 return found[0]
             answer = await ask()
             kept.put(key, answer)
@@ -117,7 +153,7 @@ class Guard:
 
 
 async def follow_client_ca(client: Client, trust: Callable[[str], None]) -> None:
-    """Pass the CA of client certificates on until cancelled; no CA while the API server gives none."""
+    """Call `trust` every CLIENT_CA_PERIOD seconds with the CA of client certificates, or "", until cancelled."""
     namespace, name, key = CLIENT_CA
     complaint = ""
     while True:
@@ -130,15 +166,16 @@ async def follow_client_ca(client: Client, trust: Callable[[str], None]) -> None
         except GanglineError as error:
             if str(error) != complaint:
                 complaint = str(error)
-                log.warning("clients are known by their tokens alone: %s", error)
+                log.warning("the CA of client certificates cannot be read; what was read before holds: %s", error)
         await asyncio.sleep(CLIENT_CA_PERIOD)
 
 
 class _Kept(Generic[Answer]):
-    """The latest answers, each for a while."""
+    """The latest answers, each kept for some seconds."""
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
+    def __init__(self, monotonic: Callable[[], float], keep: float = KEEP, most: int = MOST_KEPT) -> None:
         self._monotonic = monotonic
+        self._keep, self._most = keep, most
         self._answers: OrderedDict[Hashable, tuple[float, Answer]] = OrderedDict()
 
     def get(self, key: Hashable) -> tuple[Answer] | None:
@@ -146,20 +183,26 @@ class _Kept(Generic[Answer]):
         return (found[1],) if found is not None and self._monotonic() < found[0] else None
 
     def put(self, key: Hashable, answer: Answer) -> None:
-        self._answers[key] = (self._monotonic() + KEEP, answer)
+        self._answers[key] = (self._monotonic() + self._keep, answer)
         self._answers.move_to_end(key)
-        if len(self._answers) > MOST_KEPT:
+        if len(self._answers) > self._most:
             self._answers.popitem(last=False)
 
 
 def _certified(request: web.Request) -> UserInfo | None:
-    """The user that a client's certificate names; the handshake has checked it."""
+    """The user that a client's certificate names; the TLS handshake has checked the certificate."""
     tls: SSLObject | None = request.transport.get_extra_info("ssl_object") if request.transport else None
     shown: Any = tls.getpeercert() if tls is not None else None
     names = [pair for part in (shown or {}).get("subject", ()) for pair in part]
     user = next((value for key, value in names if key == "commonName"), "")
     groups = [value for key, value in names if key == "organizationName"]
     return UserInfo(user, groups=[*groups, AUTHENTICATED]) if user else None
+
+
+def _identity(user: UserInfo) -> tuple[Hashable, ...]:
+    """A hashable form of a user: all fields that decide about an answer of the API server."""
+    extra = tuple((key, tuple(values)) for key, values in sorted(user.extra.items()))
+    return user.username, user.uid, tuple(user.groups), extra
 
 
 def _refused(status: int, text: str) -> web.Response:

@@ -4,15 +4,16 @@ Rules
 - Only the local clock decides whether another replica's lease has expired: the time counts from the moment at which
   this process first saw the current record, so the clocks of replicas need not agree.
 - A write names the resourceVersion of the record that it is based on; after a Conflict the replica does not lead.
-- A Lease that somebody deletes is not given up: its holder leads on, and makes the Lease again with its next renewal.
-- A candidate watches the lease: it tries at once when the lease is given up, and when the lease has run out. Also
-  without a watch it tries every retry period or two.
+- A Lease that somebody deletes counts as still held: its holder goes on leading, and creates the Lease again with its
+  next renewal.
+- A candidate watches the lease: it tries at once when the lease is released, and when the lease has expired. If the
+  watch fails, it still tries every one or two retry periods.
 - The leader stops before its lease can have expired: a deadline cancels its work, and only a renewal extends the
   deadline. `Tenure` has the same deadline for writes of another thread, where a cancellation may come late.
 - A process that hangs must lose the lease: while there is a ``complaint`` the lease is not taken or renewed.
-- The lease is released after the work has ended, never before, and only if the tenure is clean: what was sent may still
-  arrive, after an error for example. Then the lease runs out.
-  With it goes what the next leader need not find out by itself; see `kube.handing_over`.
+- The lease is released after the work has ended, never before, and only if the tenure is clean. Otherwise, for example
+  after an error, writes may still be on the way, and the lease is left to expire.
+- With the release goes a record that saves the next leader from listing all objects again; see `kube.handing_over`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ log = logging.getLogger(__name__)
 TICK = 0.002
 """Seconds; timers are not more exact."""
 JITTER = 1.2
-"""A candidate waits one to 1 + JITTER retry periods between two tries."""
+"""A candidate waits between 1 and 1 + JITTER retry periods between two tries, at random."""
 
 
 class LeaseStep(enum.Enum):
@@ -56,7 +57,8 @@ class LeaseStep(enum.Enum):
 def decide(record: LeaseSpec | None, observed_at: float, now: float, identity: str) -> LeaseStep:
     """What the replica ``identity`` does next about the lease; ``record`` is None if there is no Lease.
 
-    ``observed_at`` and ``now`` are seconds of the same local clock; the first is when the record was seen to change.
+    ``observed_at`` and ``now`` are seconds of the same local clock. At ``observed_at`` this replica has seen the record
+    change last.
     """
     if record is None:
         return LeaseStep.CREATE
@@ -112,11 +114,11 @@ class Elector:
         self._name = f"{settings.resource_namespace}/{settings.resource_name}"
         self._record: LeaseSpec | None = None
         self._observed_at = -math.inf
-        self._written: Lease | None = None  # the lease as this replica wrote it last, while nothing says it has changed
+        self._written: Lease | None = None  # as this replica wrote it last; None once it may have changed
         self._complaint = ""
         self._was_released = False
         self._handed_over = ""
-        self._version = ""  # of the lease as it was read or watched last
+        self._version = ""  # the resourceVersion of the lease as last seen
         self._tried_at = -math.inf
         self._given_up = asyncio.Event()
         # client-go waits one retry period after a renewal and then tries for the renew deadline.
@@ -135,7 +137,7 @@ class Elector:
                 await self._lead(lead, tenure)
         except TimeoutError:
             if not tenure.expired():
-                raise  # it is lead's own
+                raise  # the error is one of `lead`
             raise LeadershipLost(self._name, self._why_lost()) from None
         finally:
             self._leads(False)
@@ -177,7 +179,7 @@ class Elector:
 
     @property
     def _runs_out_at(self) -> float:
-        """When the lease of another replica runs out; infinite if it had run out at the last try."""
+        """When the lease of another replica expires; infinite if it had expired at the last try."""
         duration = (self._record.lease_duration_seconds or 0) if self._record is not None else 0
         when = self._observed_at + duration
         return when if when > self._tried_at else math.inf
@@ -211,13 +213,13 @@ class Elector:
             renewing.cancel()
             await asyncio.wait([renewing])
             if not renewing.cancelled():
-                renewing.result()  # raises what went wrong in there, which is a bug
+                renewing.result()  # raises the error that ended the renewals: a bug
 
     async def _renew(self, tenure: asyncio.Timeout) -> None:
         """Extends the deadline with every renewal, and sets it to now when another replica holds the lease."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(self._settings.retry_period)
-        while not tenure.expired():  # what is lost stays lost, though the work may take a while to end
+        while not tenure.expired():  # a lost lease stays lost, though the work may take a while to end
             began, began_at = loop.time(), self._clock.monotonic()
             renewed = await self._try()
             if tenure.expired():
@@ -268,7 +270,9 @@ class Elector:
         return ours
 
     async def _renew_unread(self) -> bool:
-        """The leader's short way: writes without reading, based on its last record; False if that is out of date."""
+        """Renew without reading the lease, based on the last record; returns False if the record is out of date, or if
+        this replica does not lead.
+        """
         known, self._written = self._written, None
         if known is None or not self.is_leading:
             return False
@@ -282,7 +286,7 @@ class Elector:
         if lease is not None:
             self._version = lease.metadata.resource_version
             self._observe(lease.spec)
-        known = lease.spec if lease is not None else self._record  # whoever held a Lease that is deleted leads on
+        known = lease.spec if lease is not None else self._record  # the holder of a deleted Lease goes on leading
         action = decide(known, self._observed_at, self._clock.monotonic(), self._identity)
         if action is LeaseStep.WAIT:
             return False
@@ -302,7 +306,7 @@ class Elector:
 
     async def _write(self, action: LeaseStep, lease: Lease | None) -> None:
         now = self._clock.now()
-        before = lease.spec if lease else self._record  # of a Lease that was deleted, the number of leaders goes on
+        before = lease.spec if lease else self._record  # leaseTransitions goes on after a Lease was deleted
         if lease is None and before is not None:
             action = LeaseStep.RENEW if self.is_leading else LeaseStep.TAKE
         spec = claim(before, action, self._identity, self._settings.lease_duration, now)

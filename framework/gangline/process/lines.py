@@ -1,4 +1,4 @@
-"""Writes lines to a stream, and hardly waits when the stream takes no more: a pipe may be full, and a disk too."""
+"""Writes lines to a stream, and waits only shortly if the stream takes no more: a pipe or a disk may be full."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TextIO
 PATIENCE = 0.1
 """Seconds to wait for the stream, at most."""
 BETWEEN = 1.0
-"""Seconds between two such waits; meanwhile a line is written at once or lost."""
+"""Seconds between two such waits; meanwhile a line is written without a wait, or lost."""
 CHUNK = 4096
-"""Bytes that a pipe takes without waiting once it takes any."""
+"""Bytes that can be written to a pipe without a wait if any byte can."""
 
 
 class Lines:
@@ -26,7 +26,7 @@ class Lines:
         if self._poll is not None and self._number is not None:
             self._poll.register(self._number, select.POLLOUT)
         self._lost = 0
-        """Lines since the last one that was written."""
+        """Lines that were lost since the last line that was written."""
         self._is_cut = False
         """Whether the last line was written in part."""
         self._impatient_until = 0.0
@@ -52,7 +52,7 @@ class Lines:
             self._is_cut = self._is_cut if not written else True
 
     def _put(self, number: int, data: bytes) -> int:
-        """How many bytes could be written."""
+        """Write data to a descriptor; returns how many bytes could be written."""
         written, until = 0, time.monotonic() + PATIENCE
         while written < len(data) and self._has_room(until):
             try:

@@ -1,6 +1,6 @@
 """Serves an application on one address, and limits the number and the duration of connections.
 
-aiohttp limits neither: it serves a client for ever that sends a byte now and then, or never reads an answer.
+aiohttp limits neither: it serves a client for ever, even if the client sends a byte now and then, or never reads.
 
 There is always room for one more connection: if there are too many, the listener closes the connection that has been
 without a request longest or, if all have a request, the one with the oldest request. So a client that opens many
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 _QUIET = logging.getLogger(f"{__name__}.requests")
 _QUIET.disabled = True
-"""aiohttp logs a traceback for each request that is no HTTP; a client of the port could fill the disk."""
+"""aiohttp logs a traceback for each request that is not HTTP, so that any client of the port could fill the disk."""
 DRAIN = 5.0
 """Seconds that requests have to finish when a listener stops."""
 BREATH = 0.1
@@ -40,7 +40,7 @@ class ListeningLimits:
 
     connections: int = 256
     handshake: float = 10.0
-    """For TLS."""
+    """For the TLS handshake."""
     head: float = 10.0
     """From the start of a connection to the end of its first request's head."""
     request: float = 30.0
@@ -50,7 +50,7 @@ class ListeningLimits:
 
 
 def parse_address(address: str, option: str) -> tuple[str, int]:
-    """``HOST:PORT``, ``[::]:PORT`` or ``:PORT`` (every address) as host and port; ConfigError for all else."""
+    """Host and port of ``HOST:PORT``, ``[::]:PORT`` or ``:PORT`` (every address). Raises ConfigError."""
     host, colon, port = address.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535 or (":" in bare and bare == host):
@@ -61,8 +61,8 @@ def parse_address(address: str, option: str) -> tuple[str, int]:
 class Listener:
     """One application on one address; ``port`` is the real one after `start`, also for port 0.
 
-    ``option`` is the command line's name for the address. ``context`` is asked for each connection, so that it may
-    change. ConfigError if the address is none.
+    ``option`` is the command-line option of the address, for messages. ``context`` is called for each connection, so
+    that the TLS context may change. Raises ConfigError for an invalid address.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Listener:
         address: str,
         option: str,
         context: Callable[[], ssl.SSLContext] | None = None,
-        limits: ListeningLimits = ListeningLimits(),  # it is frozen
+        limits: ListeningLimits = ListeningLimits(),  # a shared default is safe: it is frozen
     ) -> None:
         self._address = address
         self._option = option
@@ -84,13 +84,13 @@ class Listener:
         self._tasks: set[asyncio.Task[None]] = set()
         self._opening = 0
         self._silent: dict[BaseTransport, TimerHandle | None] = {}
-        """Connections without a request, the one that has been without one longest first; each with its timer."""
+        """Connections without a request, each with its timer; first the connection that has waited longest for one."""
         self._busy: dict[BaseTransport, None] = {}
         """Connections with a request, the oldest request first."""
         self.listening = False
 
     async def start(self) -> None:
-        """Listens; ConfigError if the address cannot be had."""
+        """Begin to listen. Raises ConfigError if the address cannot be used."""
         await self._runner.setup()
         try:
             await self._bind()
@@ -117,7 +117,7 @@ class Listener:
                 timer.cancel()
 
     async def _bind(self) -> None:
-        """A socket for each address of the host."""
+        """Bind a socket for each address of the host."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(self._host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
@@ -157,7 +157,7 @@ class Listener:
             oldest.abort()
 
     async def _open(self, connection: socket.socket) -> None:
-        """From here on the connection belongs to the event loop, which closes it also when this fails."""
+        """Hand the connection over to the event loop, which closes the connection even if this fails."""
         loop = asyncio.get_running_loop()
         handler = _Handler(self._runner.server, loop, self._limits.idle, self._made, self._forget)
         try:
@@ -168,7 +168,7 @@ class Listener:
                 ssl=context,
                 ssl_handshake_timeout=self._limits.handshake if context is not None else None,
             )
-        except Exception as error:  # whatever a stranger sends harms this connection alone
+        except Exception as error:  # no bytes of a client may harm other connections
             log.debug("%s %s: %s", self._option, self._address, error)
         finally:
             self._opening -= 1
@@ -179,7 +179,7 @@ class Listener:
         self._silent[transport] = loop.call_later(self._limits.head, transport.abort)
 
     def _forget(self, transport: BaseTransport) -> bool:
-        """The connection is closed, or has a request now; says whether it was open."""
+        """Drop a connection from both lists, because it is closed or has a request now; returns whether it was open."""
         is_open = transport in self._silent or transport in self._busy
         self._busy.pop(transport, None)
         if timer := self._silent.pop(transport, None):
@@ -222,7 +222,7 @@ class Listener:
 
 
 class _Handler(web.RequestHandler):
-    """One connection, and who is told of its beginning and its end."""
+    """aiohttp's handler of one connection, which also tells the listener when the connection begins and ends."""
 
     __slots__ = ("_lost", "_made", "_mine")
 
@@ -260,7 +260,7 @@ class _Handler(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The request cannot be answered; its bytes are not kept."""
+        """The request cannot be answered; its bytes are not kept in memory."""
         try:
             return super().handle_error(request, status, exc, message)
         finally:
@@ -276,9 +276,10 @@ class _Handler(web.RequestHandler):
 
 
 def _let_go(error: BaseException | None) -> None:
-    """Drop what led to an error: its frames hold what was sent, in a circle that only the garbage collector would open.
+    """Drop the traceback of an error: its frames hold the bytes that a client has sent, in a reference cycle that only
+    the garbage collector would free.
 
-    The collector counts objects, not bytes: a hundred objects with a megabyte each do not make it start.
+    The collector counts objects, not bytes: a hundred objects with a megabyte each do not start it.
     """
     while error is not None:
         error.__traceback__ = None

@@ -29,7 +29,7 @@ def level_from(environ: Mapping[str, str]) -> str:
 
 
 def configure(level: str, form: Form) -> None:
-    """Sends records of ``level`` and above to stderr, and replaces earlier handlers.
+    """Send records of ``level`` and above to stderr, in place of earlier handlers.
 
     The level is debug, info, warning or error, in any case. ConfigError for another level or form.
     """
@@ -46,7 +46,7 @@ def configure(level: str, form: Form) -> None:
 
 
 class LineHandler(logging.Handler):
-    """Writes each record as a line, as far as the stream takes it."""
+    """Writes each record as a line, or loses it if the stream takes no more; see `lines`."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ async def across(loop: asyncio.AbstractEventLoop, work: Work[T], gone: asyncio.F
             await asyncio.wait((ended, gone) if gone else (ended,), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError as error:
             cancelled = error
-            with suppress(RuntimeError):  # it is closed
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(cancel)
         if gone is not None and gone.done() and not ended.done():
             raise RuntimeError("the event loop of the other thread has ended") from cancelled
@@ -81,7 +81,7 @@ class LoopThread:
         traceback: TracebackType | None,
     ) -> None:
         if not self._gone.done():
-            with suppress(RuntimeError):  # it has just ended by itself
+            with suppress(RuntimeError):  # the loop has just ended by itself
                 self._started.result().call_soon_threadsafe(self._stop.set)
             await asyncio.wait((self._gone,))
         self._thread.join()
@@ -94,7 +94,7 @@ class LoopThread:
         try:
             with asyncio.Runner(loop_factory=self._factory) as runner:
                 runner.run(self._stay())
-        except Exception:  # nobody could see it here; who waits for this loop is told that it has ended
+        except Exception:  # nobody reads it here: callers learn that this loop has ended
             log.exception("the event loop of thread %s has ended", self._thread.name)
         finally:
             with suppress(RuntimeError):  # the other loop is closed: nobody waits

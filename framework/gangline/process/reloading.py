@@ -15,7 +15,7 @@ from gangline.errors import GanglineError
 log = logging.getLogger(__name__)
 
 INTERVAL = 5.0
-"""Seconds between two looks; a mounted ConfigMap changes at most every minute."""
+"""Seconds between two looks at the files; a mounted ConfigMap changes at most every minute."""
 
 
 class Reloader:

@@ -2,7 +2,7 @@
 
 Rules
 - Trust goes first: the API server trusts a new CA before any server can have a certificate of this CA.
-- Every write names the state that it is based on; after a Conflict everything is read and decided again.
+- Every write names the resourceVersion that it is based on; after a Conflict everything is read and decided again.
 - If nothing has to change, nothing is written.
 """
 
@@ -26,7 +26,7 @@ from gangline.model import ObjectMeta, Secret, WebhookConfiguration
 TYPE = "kubernetes.io/tls"
 ATTEMPTS = 10
 BETWEEN = 0.2
-"""Seconds at most between two attempts."""
+"""Seconds between two attempts, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class Wanted:
 async def ensure(client: Client, wanted: Wanted, clock: Clock) -> str:
     """Create or renew the certificate and the trust in it, as needed; returns one line that says what was done.
 
-    Raises NotFound for a registration that is not there (the Secret is made all the same), InvalidObject for a Secret
-    of another type, and other ApiErrors.
+    Raises NotFound for a webhook configuration that does not exist (after the Secret is written), InvalidObject for a
+    Secret of another type, and other ApiErrors.
     """
     attempts = AsyncRetrying(
         retry=retry_if_exception_type(Conflict),
@@ -77,7 +77,7 @@ async def _ensure(client: Client, wanted: Wanted, clock: Clock) -> str:
     if bundle is None or why is not None:
         bundle = certificates.issue(names, now, wanted.lifetime, bundle.authorities if bundle else b"")
         for registration in wanted.registrations:
-            with suppress(NotFound):  # the Secret is needed all the same; what is missing is said after that
+            with suppress(NotFound):  # the Secret is needed in any case; the error is raised after it is written
                 written |= await _trust(client, registration, bundle.authorities, now)
         await _store(client, wanted, stored, bundle)
         done = f"renewed ({why})" if why else "created"
@@ -93,14 +93,14 @@ async def _stored(client: Client, wanted: Wanted) -> Secret | None:
         found = await client.get(SECRETS, wanted.secret, namespace=wanted.namespace)
     except NotFound:
         return None
-    if found.type != TYPE:  # a type cannot be changed
+    if found.type != TYPE:  # the type of a Secret cannot be changed
         where = f"secret {wanted.namespace}/{wanted.secret}: type"
         raise InvalidObject(where, found.type, f"expected {TYPE}; delete it, or choose another name")
     return found
 
 
 async def _store(client: Client, wanted: Wanted, stored: Secret | None, bundle: Bundle) -> None:
-    """Raises Conflict if the Secret is no longer what was read."""
+    """Write the Secret. Raises Conflict if the Secret has changed since it was read."""
     if stored is None:
         metadata = ObjectMeta(name=wanted.secret, namespace=wanted.namespace)
         await client.create(SECRETS, Secret(metadata, TYPE, bundle.data))
@@ -111,10 +111,10 @@ async def _store(client: Client, wanted: Wanted, stored: Secret | None, bundle: 
 
 
 async def _trust(client: Client, registration: Registration, authorities: bytes, now: datetime) -> set[Registration]:
-    """Have the API server trust these authorities, beside those that it trusts already.
+    """Add these CAs to those that the API server trusts for a webhook configuration.
 
-    Returns the registration if it was written, else nothing. Raises NotFound, and
-    Conflict if the registration is no longer what was read.
+    Returns the configuration if it was written, else an empty set. Raises NotFound, and Conflict if the configuration
+    has changed since it was read.
     """
     found = await client.get(registration.resource, registration.name)
     changed = []

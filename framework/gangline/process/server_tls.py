@@ -42,7 +42,7 @@ class ServerTLS:
 
     def __init__(self, files: Certificates | None) -> None:
         if files is None:
-            tempfile.gettempdir()  # there must be one when the certificate is made
+            tempfile.gettempdir()  # raises OSError now if there is no such folder
         self._files = files
         self._own: CertificateIdentity | None = None
         self._has_complained = False
@@ -72,7 +72,7 @@ class ServerTLS:
         self._authorities = authorities
 
     async def run(self) -> None:
-        """Look at the files until cancelled; other tasks may look at them too."""
+        """Look at the files until cancelled. Other tasks may call `look` of the same files, too."""
         version = 0
         while self._files is not None:
             await asyncio.sleep(INTERVAL)
@@ -86,13 +86,15 @@ class ServerTLS:
         self._own = own
 
     def _complain(self, error: Exception) -> None:
-        """Logs the error once only, because each connection tries again."""
+        """Log the error only once, because each new connection tries to make the certificate again."""
         if not self._has_complained:
             self._has_complained = True
             log.error("TLS cannot be served, as the certificate of this process cannot be made: %s", described(error))
 
     def _renew(self, files: Certificates, version: int) -> int:
-        """The version of the pair that is shown from now on: half a change is left for the next look."""
+        """Use the changed pair of files; returns its version. If only one of the files has changed yet, the old pair
+        and its version stay until the next look.
+        """
         try:
             self._context = self._build(self._authorities)
         except ConfigError:
@@ -123,7 +125,7 @@ def _self_signed(name: str) -> CertificateIdentity:
 
 
 def _load(context: ssl.SSLContext, identity: CertificateIdentity) -> None:
-    """OpenSSL takes files alone; these are gone at once."""
+    """Load a certificate into a context. OpenSSL reads only files, so a temporary file is written and removed."""
     from gangline.certificates.signing import write_secret
 
     with tempfile.TemporaryDirectory() as folder:

@@ -20,9 +20,9 @@ def pages(
     configuration: Callable[[], SchedulerConfiguration],
     decisions: Callable[[str], Mapping[str, Any] | None] = lambda uid: None,
 ) -> Mapping[str, Handler]:
-    """By their paths. ``configuration`` is asked on every request for /configz.
+    """The handlers by their paths. ``configuration`` is called for every request for /configz.
 
-    ``decisions`` gives by pod UID why a pod is on its node.
+    ``decisions`` returns for the UID of a pod why the pod is on its node; None if that is not known.
     """
 
     async def configz(request: web.Request) -> web.StreamResponse:

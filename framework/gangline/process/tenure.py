@@ -23,22 +23,22 @@ class Tenure:
         self._clock = clock
         self._until = -math.inf
         self.term = Term()
-        """When the process leads, or led last."""
+        """The current term of this process as the leader, or its last one."""
         self.is_clean = False
-        """Whether everything that was sent in the term has arrived. Only who has made sure says so: a term that ends
+        """Whether all writes of the term have arrived. The leader sets this after it has made sure; a term that ends
         otherwise, by an error for example, may leave writes under way.
         """
         self.handed_over = ""
-        """What the leader before has left to this process; see `kube.handing_over`."""
+        """The record that the leader before has left to this process; see `kube.handing_over`."""
         self.hands_over: Callable[[], str] = str
-        """Says what this process leaves to the next leader; called when nothing is written any more."""
+        """Makes the record for the next leader; called after the last write."""
 
     def begin(
         self, election: str, number: int, was_released: bool, began: float, until: float, handed_over: str = ""
     ) -> None:
-        """The process leads since it `began`, and may write until then.
+        """The process leads since `began`, and may write until `until`: both in seconds of the clock's monotonic time.
 
-        `was_released`: the last leader has given up the lease, and not lost it.
+        `was_released` says that the last leader has released the lease, so that none of its writes is under way.
         """
         self.handed_over = handed_over if was_released else ""
         self.is_clean = False
@@ -46,7 +46,7 @@ class Tenure:
         self._until = until
 
     def extend(self, until: float) -> None:
-        """The process may write until then."""
+        """The process may write until `until`, in seconds of the clock's monotonic time."""
         self._until = until
 
     def end(self) -> None:

@@ -23,7 +23,8 @@ from gangline.status import MAX_SCORE, Code, CodeColumn, ScoreColumn, read_only
 _MOST_PLACEMENTS = 4096
 """Placements of a group that are read from one plugin, at most; 16 for each node where that is more."""
 _RACK = 64
-"""Rows of a small placement."""
+"""Placements with up to this many rows count as small."""
+_min, _max = np.minimum.reduce, np.maximum.reduce
 
 
 def codes_of(impl: Implementation, answer: Any, size: int) -> CodeColumn:
@@ -41,7 +42,7 @@ def scores_of(impl: Implementation, point: str, answer: Any, size: int) -> Score
     """The scores of a plugin as numbers, one per node. Raises PluginError."""
     try:
         scores = np.asarray(answer, dtype=np.float64)
-    except BaseException as error:  # the answer is the plugin's, and so is what it does when it is looked at
+    except BaseException as error:  # looking at the answer may call code of the plugin
         raise _no_numbers(impl, point, error) from error
     if scores.shape != (size,):
         raise _wrong_shape(impl, point, scores, size)
@@ -68,7 +69,7 @@ def identity_of(asked: Sequence[Identity], pod: PodInfo, annotations: Mapping[st
     for identity in asked:
         try:
             answer = identity.ask(pod, annotations)
-            if answer is not None:  # what cannot be compared would fail where nobody knows whose it is
+            if answer is not None:  # a value that cannot be compared fails here, where the plugin is known
                 hash(answer)
                 bool(answer == answer)
         except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
@@ -90,7 +91,7 @@ def is_skipped(pre_score: Implementation | None, cycle: Cycle, pod: PodInfo, vie
 def _array(impl: Implementation, point: str, answer: Any) -> NDArray[Any]:
     try:
         return np.asarray(answer)
-    except BaseException as error:  # the answer is the plugin's, and so is what it does when it is looked at
+    except BaseException as error:  # looking at the answer may call code of the plugin
         raise _no_numbers(impl, point, error) from error
 
 
@@ -103,9 +104,14 @@ def _wrong_shape(impl: Implementation, point: str, column: NDArray[Any], size: i
     return impl.refused(point, why)
 
 
+def are_in_range(scores: ScoreColumn) -> bool:
+    """Whether the scores are 0..100."""
+    return not len(scores) or bool(_min(scores) >= 0.0 and _max(scores) <= MAX_SCORE)
+
+
 def check_range(impl: Implementation, scores: ScoreColumn) -> None:
     """Check that the scores are 0..100. Raises PluginError."""
-    if len(scores) and not (np.minimum.reduce(scores) >= 0.0 and np.maximum.reduce(scores) <= MAX_SCORE):
+    if not are_in_range(scores):
         raise out_of_range(impl, scores.min(), scores.max())
 
 
@@ -129,7 +135,7 @@ def placements_of(impl: Implementation, offered: Iterable[Any], size: int) -> It
 def narrowed(
     impls: Sequence[Implementation], attempt: GroupAttempt, placement: Placement, view: NodeView
 ) -> Generator[Placement, None, None]:
-    """The parts of a placement that the first plugin offers which offers some, one by one; else the placement.
+    """The parts of a placement, one by one, from the first plugin that offers any; else the whole placement.
 
     Raises PluginError during the iteration.
     """
@@ -160,7 +166,7 @@ def _narrowed(
 
 
 def _one_by_one(impl: Implementation, point: str, offered: Iterable[Any]) -> Generator[Any, None, None]:
-    """What a plugin offers; the plugin's generator is closed with this one. Raises PluginError."""
+    """The offers of a plugin, one by one; closing this generator closes the plugin's, too. Raises PluginError."""
     left: Any = None
     try:
         while True:

@@ -31,11 +31,12 @@ from gangline.groups.members import Grouping
 from gangline.kube.interface import Client, NoClient
 from gangline.kube.resources import Resource, Selection
 from gangline.profile.background import Background
+from gangline.profile.binding_points import BindFirst
 from gangline.profile.compiling import compile_profile
 from gangline.profile.handle import NO_GROUPS, FrameworkHandle, Pending, Services
 from gangline.profile.recording import NoRecorder
 from gangline.profile.registry import Catalog, is_only_told, points_of
-from gangline.profile.runtime import BindFirst, Runtime
+from gangline.profile.runtime import Runtime
 from gangline.queueing.waiting import WaitingPods
 from gangline.state.cache import Cache
 from gangline.telemetry.metrics import Metrics
@@ -77,12 +78,12 @@ def build_runtimes(
 
 
 def _only_told(profile: Profile, catalog: Catalog, told: Callable[[GanglineError], None]) -> list[str]:
-    """The enabled plugins that have only hooks that profiles do not list; tells of those without any hook."""
+    """The enabled plugins that have only hooks that profiles do not list; reports plugins without any hook."""
     names = []
     for ref in profile.plugins.multi_point.enabled:
         try:
             cls = catalog.load(ref.name)
-        except PluginError:  # told of, or left out, where the profile was expanded
+        except PluginError:  # reported where the profile was expanded
             continue
         if is_only_told(cls):
             names.append(ref.name)
@@ -150,7 +151,7 @@ def _expanded(
 
 
 def _told(profile: Profile, on_fault: Callable[[GanglineError], None] | None, error: GanglineError) -> None:
-    """A plugin of a profile cannot be used: report where the profile names it."""
+    """Report that a plugin of a profile cannot be used, and where the profile names the plugin."""
     if isinstance(error, PluginError):
         where = place_of(profile, error.plugin)
         error = ConfigError(profile.file, where, " ".join(str(error).split()))

@@ -21,7 +21,7 @@ SETTLED = 600.0
 GRACE = 30.0
 """Seconds for which spawned work goes on after its configuration was replaced, so that decisions are carried out."""
 LINGER = 5.0
-"""Seconds for which cancelled work may go on, to clean up; then it is left, whatever it does about its cancellation."""
+"""Seconds for which cancelled work may go on, to clean up; nobody waits for it any longer."""
 
 
 class Background:
@@ -55,12 +55,12 @@ class Background:
             if self._is_over:
                 _end_soon(task)
 
-    def start(self, group: asyncio.TaskGroup) -> None:
-        """This process leads now: start the work in this task group."""
+    def start(self, group: asyncio.TaskGroup, only_spawned: bool = False) -> None:
+        """This process leads now: start the work in this task group, or only what is spawned from now on."""
         for task in self._tasks:
             task.cancel()
         self._group = group
-        for plugin, work in self.work:
+        for plugin, work in () if only_spawned else self.work:
             self._begin(group, plugin, work)
 
     def stop(self) -> None:
@@ -73,7 +73,7 @@ class Background:
         task.add_done_callback(self._tasks.discard)
 
     def end(self) -> None:
-        """Another configuration is in use."""
+        """Another configuration is in use: cancel the work, and let spawned work go on for `GRACE` seconds."""
         self._is_over = True
         for task in self._tasks:
             task.cancel()
@@ -107,7 +107,7 @@ async def once(work: Work, plugin: str, failures: Failures) -> bool:
     """
     plugin = plugin or name_of(work)
     is_left = asyncio.Event()
-    # In a task of its own: a cancellation of what awaits another task only reaches that one, which may ignore it.
+    # The work has a task of its own: work that this task awaited itself could ignore a cancellation of this task.
     doing = asyncio.create_task(_done(work, plugin, failures, is_left.is_set), name=f"{plugin} at {POINT}")
     try:
         await asyncio.wait((doing,))
@@ -137,7 +137,7 @@ async def _done(work: Work, plugin: str, failures: Failures, is_left: Callable[[
 
 
 async def _has_ended(doing: asyncio.Task[bool]) -> bool:
-    """Whether it ends within `LINGER` seconds; this task waits as long, however often it is cancelled again."""
+    """Whether the task ends within `LINGER` seconds; waits for it even if the waiting task is cancelled again."""
     loop = asyncio.get_running_loop()
     end = loop.time() + LINGER
     while not doing.done() and (left := end - loop.time()) > 0:
@@ -147,6 +147,6 @@ async def _has_ended(doing: asyncio.Task[bool]) -> bool:
 
 
 def is_cancelled() -> bool:
-    """Whether the task itself is cancelled, as opposed to a plugin that raises CancelledError."""
+    """Whether the current task is being cancelled; false if a plugin has raised CancelledError by itself."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

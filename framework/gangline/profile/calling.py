@@ -92,13 +92,13 @@ def _sort_key(answer: Any) -> str:
     for each in answer:
         if type(each) is not float and type(each) is not int and not isinstance(each, Real):
             return f"must return a tuple of numbers, not {shown(answer)}"
-        if each != each:  # as nothing but NaN does
+        if each != each:  # true of NaN alone
             return f"must return numbers that can be compared, not {shown(answer)}"
     return ""
 
 
 def _placement_score(answer: Any) -> str:
-    if answer.__class__ is not float and not isinstance(answer, Real):  # the second look takes ten times as long
+    if answer.__class__ is not float and not isinstance(answer, Real):  # isinstance takes ten times as long
         return f"must return a number, not {shown(answer)}"
     return "" if 0.0 <= float(answer) <= MAX_SCORE else f"scores must be 0..100, got {float(answer):g}"
 
@@ -111,6 +111,14 @@ def _placements(answer: Any) -> str:
     return ""
 
 
+def _at_once(answer: Any) -> str:
+    if answer is None or (callable(answer) and not inspect.iscoroutinefunction(answer)):
+        return ""
+    if isinstance(answer, Status) and answer.code is Code.SKIP:
+        return ""
+    return f"must return a function, SKIP or None, not {shown(answer)}"
+
+
 def _sets_of_rows(answer: Any) -> str:
     if answer is None or (isinstance(answer, Iterable) and not isinstance(answer, str | bytes | Mapping)):
         return ""
@@ -119,6 +127,8 @@ def _sets_of_rows(answer: Any) -> str:
 
 _OTHERS: dict[str, Check] = {
     "queue_sort": _sort_key,
+    "reserve_all": _at_once,
+    "permit_all": _at_once,
     "placement_generate": _placements,
     "placement_narrow": _sets_of_rows,
     "placement_score": _placement_score,
@@ -128,7 +138,7 @@ _OTHERS: dict[str, Check] = {
 def timed(
     function: Callable[..., Any], name: str, point: str, series: Series, failures: Failures
 ) -> Callable[..., Any]:
-    """Wraps a hook that answers at once."""
+    """A hook's function, measured, with exceptions translated and answers checked; for hooks that are not async."""
     wrap = _unchecked if check_of(point) is _anything else _checked
     call = wrap(function, name, point, series, failures)
     call.__wrapped__ = function  # type: ignore[attr-defined]  # functions take attributes
@@ -138,7 +148,7 @@ def timed(
 def _unchecked(
     function: Callable[..., Any], name: str, point: str, series: Series, failures: Failures
 ) -> Callable[..., Any]:
-    """As `_checked`, for 0.63 us in place of 0.74 where the hook itself takes 0.19.
+    """As `_checked`, without the check: 0.63 µs for a call instead of 0.74, where the hook itself takes 0.19.
 
     Filters and scores are called for every pod. Their answers are checked where the number of nodes is known.
     """
@@ -165,7 +175,7 @@ def _checked(
     clock, observe, too_long = time.perf_counter, series.observe, SLOW
     check = check_of(point)
     asks_always = point in _OTHERS
-    # What most plugins answer most of the time needs no look.
+    # The answers that most plugins give most of the time need no check.
     allowed = _CODES.get(point, ())
     skip = SKIP if Code.SKIP in allowed else None
     skip_class = SKIP_CLASS if Code.SKIP_CLASS in allowed else None

@@ -15,7 +15,7 @@ from gangline.errors import GanglineError, PluginError
 from gangline.failures import Failures, being_built, described, text_of
 from gangline.profile.calling import ASYNC_POINTS, timed, timed_async
 from gangline.profile.declaring import asked_by, check_attributes, check_own, check_reasons, events_of
-from gangline.profile.hooking import PluginHooks, parameters_of
+from gangline.profile.hooking import FOR_ALL, PluginHooks, parameters_of
 from gangline.profile.implementations import CompiledProfile, Identity, Implementation
 from gangline.profile.registry import Catalog, points_of
 from gangline.state.changes import OWN
@@ -34,10 +34,10 @@ def compile_profile(
 ) -> CompiledProfile:
     """Build the plugins of a profile and list the plugins of each extension point.
 
-    `points` holds names and weights per extension point, in order. `besides` holds the plugins with only such hooks as
-    profiles do not list. `args(name, type)` returns a plugin's validated arguments. Raises PluginError for a plugin
-    that cannot be built or declares something wrong; with `on_fault`, calls it for each such plugin and leaves the
-    plugin out.
+    `points` holds names and weights per extension point, in order. `besides` names the plugins that have only hooks
+    that profiles do not list. `args(name, type)` returns a plugin's validated arguments. Raises PluginError for a
+    plugin that cannot be built or declares something wrong; with `on_fault`, calls it for each such plugin and leaves
+    the plugin out.
     """
     hooks = PluginHooks()
     profile = CompiledProfile(name, {}, {}, failures=metrics.failures)
@@ -56,7 +56,7 @@ def compile_profile(
         )
         for point, listed in points.items()
     }
-    profile.identities = [_identity(hooks, profile, each) for each in _with(profile, hooks, "identity")]
+    profile.identities = [_identity(hooks, profile, each, metrics) for each in _with(profile, hooks, "identity")]
     for point in UNLISTED:
         profile.points[point] = tuple(
             _implementation(hooks, profile.plugins, each, point, 1, metrics) for each in _with(profile, hooks, point)
@@ -164,6 +164,7 @@ def _implementation(
         weight=weight,
         normalize=normalize,
         capacity=capacity,
+        at_once=_for_all(hooks, name, point, metrics),
         reads=_reads(plugin),
         point=point,
         asks_for_pod=point != "pre_cycle" or _asks_for_pod(hooks, name, point),
@@ -172,15 +173,22 @@ def _implementation(
     )
 
 
-def _identity(hooks: PluginHooks, profile: CompiledProfile, name: str) -> Identity:
+def _identity(hooks: PluginHooks, profile: CompiledProfile, name: str, metrics: Metrics) -> Identity:
     own = hooks.own(name, "identity")
     asks_for = own[1] if own else parameters_of("identity")
     is_kept = getattr(profile.plugins[name], "reads", None) is not None
-    return Identity(name, _function(hooks, name, "identity"), "annotations" in asks_for, is_kept, profile.failures)
+    ask, ask_all = _function(hooks, name, "identity"), _for_all(hooks, name, "identity", metrics)
+    return Identity(name, ask, "annotations" in asks_for, is_kept, profile.failures, ask_all)
+
+
+def _for_all(hooks: PluginHooks, name: str, point: str, metrics: Metrics) -> Callable[..., Any] | None:
+    """The plugin's variant of a hook for many pods; None without one."""
+    has_variant = point in FOR_ALL and hooks.stands_for(name, FOR_ALL[point], point)
+    return _bound(hooks, name, FOR_ALL[point], metrics) if has_variant else None
 
 
 def _asks_for_pod(hooks: PluginHooks, name: str, point: str) -> bool:
-    """Whether the plugin's method takes the pod; hook wrappers may."""
+    """Whether the plugin's method has the parameter `pod`; true also where a plugin wraps the hook."""
     own = hooks.own(name, point)
     return own is None or "pod" in own[1]
 
@@ -211,7 +219,7 @@ def _with_arguments(function: Callable[..., Any], has: tuple[str, ...], wanted: 
 
 @lru_cache(maxsize=1024)
 def _adapter(has: tuple[str, ...], wanted: tuple[str, ...]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    # Names are those of a hook's parameters; a call by position costs half of one that picks from *args.
+    # The names are parameters of a hook, nothing else. A call by position takes half the time of picking from *args.
     made: Callable[[Callable[..., Any]], Callable[..., Any]] = eval(
         f"lambda function: lambda {', '.join(wanted)}: function({', '.join(has)})"
     )

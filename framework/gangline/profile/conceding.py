@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 from gangline.api.pod_group import GroupAttempt
 from gangline.failures import cause_of
 from gangline.profile.implementations import Implementation
 
 
+def conceded(impls: Sequence[Implementation], attempt: GroupAttempt) -> AbstractContextManager[bool]:
+    """In this block the plugins make do with what they concede; yields whether one concedes anything.
+
+    Raises PluginError.
+    """
+    return _conceded(impls, attempt) if impls else nullcontext(False)
+
+
 @contextmanager
-def conceded(impls: Sequence[Implementation], attempt: GroupAttempt) -> Iterator[bool]:
-    """What plugins concede holds in the block; yields whether one of them concedes anything. Raises PluginError."""
+def _conceded(impls: Sequence[Implementation], attempt: GroupAttempt) -> Iterator[bool]:
     with ExitStack() as blocks:
         found = [(impl, impl.call(attempt)) for impl in impls]
         for impl, block in found:
@@ -23,7 +30,7 @@ def conceded(impls: Sequence[Implementation], attempt: GroupAttempt) -> Iterator
 
 @contextmanager
 def _guarded(impl: Implementation, block: AbstractContextManager[None]) -> Iterator[None]:
-    """The block of a plugin; an exception at either end is the plugin's, and one in the block is not."""
+    """The block of a plugin. An exception on entering or leaving is the plugin's fault; one raised within is not."""
     _call(impl, block, is_end=False)
     try:
         yield

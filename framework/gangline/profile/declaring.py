@@ -132,7 +132,7 @@ def _check_names(name: str, cls: Any) -> None:
         if not inspect.isfunction(inspect.getattr_static(cls, method)):
             continue
         meant = squashed.get(method.replace("_", "").lower())
-        # Of short names many are near each other that mean something else: `scores`, `reserved`.
+        # Short names are often similar to a hook's name and mean something else: `scores`, `reserved`.
         close = [meant] if meant else get_close_matches(method, _LONG_HOOKS, n=1, cutoff=_NEARLY)
         if close:
             raise PluginError(name, method, f"is no hook; did you mean {close[0]}? Otherwise begin it with _")
@@ -167,7 +167,7 @@ def _is_value(name: str, value: object) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_near(name: str, known: str) -> bool:
-    """Whether a name is another number or spelling of a known one: no other letters, as `matches` has for `watches`."""
+    """Whether a name is probably a misspelling or another number of a known one; `matches` is neither of `watches`."""
     one, other = _stem(name), _stem(known)
     if one == other or (sorted(one) == sorted(other) and one[0] == other[0]):
         return True
@@ -208,7 +208,7 @@ def check_own(name: str, plugin: Any) -> None:
 
 
 def _listed(watches: Any) -> Sequence[Any]:
-    """What a plugin watches; nothing where that is no list, which is said elsewhere."""
+    """The `watches` of a plugin; empty if the value is no list, which is reported elsewhere."""
     return watches if isinstance(watches, tuple | list) else ()
 
 

@@ -1,6 +1,7 @@
 """What is kept for one identity: the verdicts and scores of plugins for every node, and what follows from them.
 
-And what one attempt adds for its pod. This module only holds the values; `keeping` and `evaluation` evaluate them.
+`Filtered` holds what one attempt adds for its pod. This module only holds the values; `keeping` and `evaluation`
+compute them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from gangline.api.cycle_state import Cycle, StateKey
 from gangline.profile.implementations import Implementation
+from gangline.profile.leading import BestRows
 from gangline.state.changes import ChangeLog
 from gangline.state.node_view import Rows
 from gangline.state.pods import PodInfo
@@ -34,13 +36,15 @@ class Scores:
     told: tuple[tuple[str, int], ...] = ()
     """Plugin and weight of the scores that need no normalization."""
     columns: list[ScoreColumn] = field(default_factory=list)
-    """These scores, in the same order."""
+    """The scores of the plugins in `told`, in the same order."""
     constant: dict[str, bool] = field(default_factory=dict)
     """Whether a normalized score is the same on all nodes, so that it decides nothing."""
     base: ScoreColumn = field(default_factory=lambda: _NO_SCORES)
     """Weighted sum of the scores that need no normalization; a score that is alone and weighs 1 is its own sum."""
     ranked: ScoreColumn | None = None
     """`base` where feasible, -1 elsewhere; None until it is asked for."""
+    leaders: BestRows | None = None
+    """The best rows of `ranked`; None until they are asked for, and when they have to be looked for again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -60,8 +64,6 @@ class Entry:
     filters: list[Implementation]
     shared_bytes: int = 0
     """The size of the key and of the values that plugins share in the entry, measured once."""
-    most_scores: int = 0
-    """How many plugins may score."""
     changing: list[Implementation] = field(default_factory=list)
     """The filters that look at the pods of a node."""
     steady: BoolColumn = field(default_factory=lambda: _NO_MASK)
@@ -73,7 +75,8 @@ class Entry:
     shown: BoolColumn | None = None
     """`feasible` for plugins, read-only; None until a plugin is shown it."""
     scores: Scores | None = None
-    """None until they are asked for, and after they were asked for once alone: see `Kept.scores`."""
+    """None before the scores are first asked for, and after scores that were asked for once have been dropped: see
+    `Kept.scores`."""
     was_scored: bool = False
     """Whether somebody has asked for the scores."""
     is_asked_again: bool = False
@@ -88,15 +91,19 @@ class Entry:
 
 
 def size(key: Hashable, entry: Entry) -> int:
-    """The size of an entry in bytes, as soon as it has scores; that of the key is in `shared_bytes`."""
+    """The size of an entry in bytes; the size of its key is in `shared_bytes`.
+
+    Scores count once they are kept for long (`is_asked_again`): the scores of each plugin, their sum, `ranked`, and
+    `leaders`, which may be all rows.
+    """
     rows = len(entry.feasible)
     masks = 2 * rows + sum([codes.nbytes for codes in entry.codes.values()])
-    scores = rows * _SCORE_BYTES * (2 + entry.most_scores)
-    return _BYTES + masks + scores + entry.shared_bytes
+    columns = 3 + len(entry.scores.raw) if entry.scores is not None and entry.is_asked_again else 0
+    return _BYTES + masks + rows * _SCORE_BYTES * columns + entry.shared_bytes
 
 
 Extra = tuple[str, int, ScoreColumn]
-"""Plugin, weight and the scores of the feasible nodes."""
+"""A plugin, its weight and its scores: of the feasible nodes, or of all rows; see `Filtered.place`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -119,4 +126,4 @@ class Filtered:
     scores: Scores | None = None
     """The scores that are kept per identity; None before they are asked for."""
     place: int = -1
-    """The index of the chosen node among the feasible nodes; only if `extra` has entries."""
+    """The index of the chosen node in the columns of `extra`; without a meaning if `extra` has no entries."""

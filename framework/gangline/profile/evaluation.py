@@ -1,41 +1,46 @@
-"""Evaluates one pod against all nodes: filters and scores as columns.
+"""Evaluates one pod against all nodes: filters as columns, and with `scoring` scores.
 
-An attempt calls `filter`, which returns the feasible nodes, then `choose`, which scores them and picks the best row.
-The answers of plugins that declare `reads` come from the entry of the pod's identity (`keeping`); every other plugin
-is called for each attempt, over all rows. Nothing in this module changes the cluster.
+A plugin is called once for all nodes, and answers with a column: one verdict or score per node. Most pods are like a
+pod that was evaluated before, and most nodes have not changed since. So the answers of plugins that declare `reads`
+come from the entry of the pod's identity (`keeping`), where only changed rows are evaluated again. Every other plugin
+is called for each attempt, over all rows.
+
+An attempt calls `filter`, which returns the feasible nodes, then `choose`, which scores them and picks the best row. If
+no node is feasible, `diagnose` says why. Nothing in this module changes the cluster.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
 from gangline.api.cycle_state import Cycle
 from gangline.api.diagnosis import Diagnosis, RejectedNodes
-from gangline.deadline import NO_DEADLINE, Deadline
-from gangline.failures import cause_of
-from gangline.profile.answers import capacity_of, check_range, codes_of, identity_of, is_skipped, scores_of
-from gangline.profile.entries import Extra, Filtered, Scores
+from gangline.deadline import Deadline
+from gangline.profile.answers import capacity_of, codes_of
+from gangline.profile.entries import Filtered
 from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.keeping import Kept
+from gangline.profile.members import Preparing, identities_of
 from gangline.profile.narrowing import mask_of, nothing_left
-from gangline.profile.ranking import Wishes, outranking
+from gangline.profile.scoring import Scoring
 from gangline.state.node_view import Int64Column, Rows
 from gangline.state.nodes import Nodes
 from gangline.state.pods import PodInfo
-from gangline.status import SKIP, BoolColumn, Code, CodeColumn, Narrow, ScoreColumn, Status, read_only
+from gangline.status import BoolColumn, Code, CodeColumn, Narrow, Status, read_only
 
 _AFTER_FILTERS = ("reserve", "permit", "pre_bind", "bind", "post_bind", "unreserve")
 _KEPT_BYTES = 64 * 1024 * 1024
-"""For the entries of all identities: at 5,000 nodes, 150 with scores or 600 without."""
+"""For the entries of all identities: at 5,000 nodes, 200 with scores or 1,500 without. On a large cluster `Kept` takes
+more, if more identities come again.
+"""
 
 
-class Evaluator:
-    """Calls the filters and scores of one profile."""
+class Evaluator(Scoring):
+    """Calls the filters of one profile, and the scores."""
 
     def __init__(
         self,
@@ -45,24 +50,14 @@ class Evaluator:
         kept_bytes: int = _KEPT_BYTES,
         workload: Callable[[PodInfo], Mapping[str, str]] = lambda pod: pod.annotations,
     ) -> None:
-        self.deadline: Deadline = NO_DEADLINE
-        """The deadline of the current decision; checked before each call of a plugin over all nodes."""
-        self.kept = Kept(profile, nodes, kept_bytes, workload)
-        self._nodes = nodes
-        self._ties = ties
+        super().__init__(profile, nodes, Kept(profile, nodes, kept_bytes, workload), ties)
         self._identities = profile.identities
-        self._identifying = {each.name for each in profile.identities}
         points = profile.points
         self._pre_cycle = points.get("pre_cycle", ())
-        self._pre_cycle_of_pods = [impl for impl in self._pre_cycle if impl.asks_for_pod]
         pre_filters = points.get("pre_filter", ())
         self._filters = points.get("filter", ())
-        self._pre_scores = {impl.name: impl for impl in points.get("pre_score", ())}
-        self._scorers = points.get("score", ())
         self._dynamic_pre_filters = [i for i in pre_filters if i.reads is None]
         self._dynamic_filters = [i for i in self._filters if i.reads is None]
-        self._outranking = outranking({impl.name: impl.weight for impl in self._scorers})
-        self._dynamic_scorers = [i for i in self._scorers if i.reads is None]
         later = {impl.name for point in _AFTER_FILTERS for impl in points.get(point, ())}
         self._counting = [impl for impl in self._filters if impl.capacity is not None]
         self._failing = [
@@ -70,7 +65,9 @@ class Evaluator:
             for number, impl in enumerate(self._filters)
             if impl.errors_from is not None
         ]
-        self._remembering = [impl for impl in self._dynamic_pre_filters if impl.name in later]
+        remembering = [impl for impl in self._dynamic_pre_filters if impl.name in later]
+        identifying = frozenset(each.name for each in profile.identities)
+        self.members = Preparing(nodes, self._pre_cycle, remembering, identifying)
         self._pre_filter_order = {impl.name: n for n, impl in enumerate(pre_filters)}
 
     @contextmanager
@@ -82,13 +79,13 @@ class Evaluator:
         finally:
             self.deadline = before
 
-    def likeness(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
-        """The class of the pod and what each plugin reads of it beyond the class, with the annotations of its owners.
+    def likenesses(self, pods: Sequence[PodInfo], annotations: Sequence[Mapping[str, str]]) -> list[Hashable]:
+        """For each pod its class and the answers of all `identity` hooks, given the annotations of pod and owners.
 
         No plugin can tell pods with equal values apart: their identities are equal, and so are the answers of the
         plugins whose verdicts are not kept. Raises PluginError.
         """
-        return (pod.cls.id, *identity_of(self._identities, pod, annotations))
+        return [*identities_of(self._identities, pods, annotations)]
 
     # Filtering
 
@@ -142,41 +139,8 @@ class Evaluator:
         codes = result.codes.get(impl.name)
         return result.entry.codes.get(impl.name) if codes is None else codes
 
-    def prepare(self, pod: PodInfo, like: Filtered) -> tuple[Cycle, frozenset[str] | None] | None:
-        """What plugins have to remember of a pod that is placed unfiltered, because a pod like it was filtered.
-
-        Returns also the nodes to which plugins narrow this pod, if they do; None if a plugin rejects the pod as a
-        whole. Only plugins with a hook after the filters are called. A plugin with `identity` that skipped the other
-        pod skips this one. Raises PluginError.
-        """
-        for impl in self._pre_cycle_of_pods:
-            try:
-                impl.quick(pod)
-            except BaseException as error:  # a plugin's bug fails its group, not the scheduler
-                raise impl.failures.raised(impl.name, impl.point, error) from cause_of(error)
-        entry = like.entry
-        if entry.rejected is not None:
-            return None
-        cycle = Cycle(entry.shared, entry.skipped)
-        nodes: frozenset[str] | None = None
-        for impl in self._remembering:
-            name = impl.name
-            if name in entry.skipped or (name in like.skipped and name in self._identifying):
-                continue
-            answer = _quickly(impl, cycle, pod, self._nodes.view())
-            if answer is None or answer is SKIP:
-                continue
-            impl.check(answer)
-            if isinstance(answer, Status) and answer.code is Code.SKIP_CLASS:
-                entry.skipped.add(impl.name)
-            elif isinstance(answer, Narrow):
-                nodes = answer.names if nodes is None else nodes & answer.names
-            elif isinstance(answer, Status) and answer.is_rejected:
-                return None
-        return cycle, nodes
-
     def capacities(self, filtered: Filtered) -> list[Int64Column]:
-        """The plugins' answers to how many like pods fit on each node; the caller counts requests."""
+        """The plugins' answers to how many like pods fit on each node, apart from requests, which the caller counts."""
         view = self._nodes.view()
         found = []
         for impl in self._counting:
@@ -241,149 +205,3 @@ class Evaluator:
     def _earlier(self, name: str, rejected: Status | None) -> bool:
         order = self._pre_filter_order
         return rejected is None or order[name] < order.get(rejected.plugin, len(order))
-
-    # Scoring
-
-    def choose(self, filtered: Filtered, bonus: ScoreColumn | None = None) -> int:
-        """The row of the best feasible node; ties are broken at random, or by row without a source of randomness.
-
-        `bonus` has a number for each row that is added to the plugins' weighted scores, in any range.
-        """
-        feasible = filtered.feasible
-        entry = filtered.entry
-        count = filtered.count = int(np.count_nonzero(feasible))
-        if count < 2:
-            return int(feasible.argmax())
-        scores = self._scores(filtered)
-        filtered.extra, index = self._extra_scores(filtered)
-        extra = filtered.extra
-        if not extra and bonus is None and feasible is entry.feasible and entry.is_asked_again:
-            return self._best_of(self.kept.ranked(entry, scores))
-        if index is None:
-            index = feasible.nonzero()[0]
-        ranked = scores.base[index]
-        for _, weight, column in extra:
-            ranked += weight * column
-        if bonus is not None:
-            ranked += bonus[index]
-        filtered.place = self._best_of(ranked)
-        return int(index[filtered.place])
-
-    def _scores(self, filtered: Filtered) -> Scores:
-        """The scores that are kept per identity. Raises PluginError and DeadlineExceeded."""
-        if filtered.scores is None:
-            filtered.scores = self.kept.scores(filtered.entry, filtered.pod, self.deadline)
-        return filtered.scores
-
-    def _best_of(self, ranked: ScoreColumn) -> int:
-        if self._ties is None:
-            return int(ranked.argmax())
-        ties = (ranked == ranked.max()).nonzero()[0]
-        return int(ties[0] if len(ties) == 1 else ties[int(self._ties.random() * len(ties))])
-
-    def ranking(self, filtered: Filtered) -> ScoreColumn:
-        """For each row the weighted sum of the scores that are kept per identity; only for comparing rows."""
-        return self._scores(filtered).base
-
-    def wishes(self, filtered: Filtered) -> Wishes | None:
-        """The feasible rows and the weighted sum of the scores that outrank all others; None without such scores.
-
-        See `ranking.outranking`. In the profiles that come with Gangline these scores express what users ask for.
-        """
-        if not self._outranking:
-            return None
-        extra, index = self._extra_scores(filtered, self._outranking)
-        if not extra or index is None:
-            return None
-        total: ScoreColumn = sum((weight * scores for _, weight, scores in extra), start=np.zeros(len(index)))
-        return index, total
-
-    def scores(self, filtered: Filtered) -> dict[str, ScoreColumn]:
-        """Each plugin's normalized score before its weight, for the feasible nodes in row order; for explanations."""
-        kept = self._scores(filtered).raw
-        index = filtered.feasible.nonzero()[0]
-        result = {}
-        dynamic = {name: s for name, _, s in self._dynamic_scores(filtered, index)[0]}
-        for impl in self._scorers:
-            if impl.name in dynamic:
-                result[impl.name] = dynamic[impl.name]
-            elif impl.name in kept:
-                result[impl.name] = self._normalized(impl, filtered, kept[impl.name][index])
-        return result
-
-    def weights(self) -> dict[str, int]:
-        """The weight of each scoring plugin."""
-        return {impl.name: impl.weight for impl in self._scorers}
-
-    def scores_at(self, filtered: Filtered, row: int) -> tuple[tuple[tuple[str, int], ...], list[float]]:
-        """The scores of the row at the last choice: plugins with their weights, and each score before its weight.
-
-        Scores that are the same on all nodes after normalization are left out. Costs well under a microsecond.
-        """
-        kept = filtered.scores
-        if filtered.count < 2 or kept is None:
-            return (), []
-        scores = [column.item(row) for column in kept.columns]
-        if not filtered.extra or filtered.place < 0:
-            return kept.told, scores
-        names = [(name, weight) for name, weight, _ in filtered.extra]
-        scores += [column.item(filtered.place) for _, _, column in filtered.extra]
-        return (*kept.told, *names), scores
-
-    def _extra_scores(self, filtered: Filtered, only: frozenset[str] | None = None) -> tuple[list[Extra], Rows | None]:
-        """Weighted scores that cannot be kept: those normalized over the feasible nodes, and those of this attempt.
-
-        Returns also the rows of the feasible nodes, if there are such scores.
-        """
-        kept = self._scores(filtered)
-        extra = []
-        index: Rows | None = None
-        for impl in kept.scorers:
-            if impl.normalize is not None and not kept.constant[impl.name] and (only is None or impl.name in only):
-                if index is None:
-                    index = filtered.feasible.nonzero()[0]
-                scores = self._normalized(impl, filtered, kept.raw[impl.name][index])
-                extra.append((impl.name, impl.weight, scores))
-        found, index = self._dynamic_scores(filtered, index, only)
-        return extra + found, index
-
-    def _dynamic_scores(
-        self, filtered: Filtered, index: Rows | None, only: frozenset[str] | None = None
-    ) -> tuple[list[Extra], Rows | None]:
-        if not self._dynamic_scorers:
-            return [], index
-        cycle, pod = filtered.cycle, filtered.pod
-        entry = filtered.entry
-        if filtered.feasible is not entry.feasible:
-            cycle.feasible = read_only(filtered.feasible)
-        else:
-            if entry.shown is None:
-                entry.shown = read_only(entry.feasible)
-            cycle.feasible = entry.shown
-        view = self._nodes.view()
-        result = []
-        for impl in self._dynamic_scorers:
-            if only is not None and impl.name not in only:
-                continue
-            if is_skipped(self._pre_scores.get(impl.name), cycle, pod, view):
-                continue
-            cycle.deadline.check()
-            raw = scores_of(impl, "score", impl.call(cycle, pod, view), len(view))
-            index = filtered.feasible.nonzero()[0] if index is None else index
-            result.append((impl.name, impl.weight, self._normalized(impl, filtered, raw[index])))
-        return result, index
-
-    def _normalized(self, impl: Implementation, filtered: Filtered, raw: ScoreColumn) -> ScoreColumn:
-        if impl.normalize is not None:
-            normalized = impl.normalize(filtered.cycle, filtered.pod, raw)
-            raw = scores_of(impl, "normalize_score", normalized, len(raw))
-        check_range(impl, raw)
-        return raw
-
-
-def _quickly(impl: Implementation, *args: Any) -> Any:
-    """Call a plugin for one of many pods, without timing."""
-    try:
-        return impl.quick(*args)
-    except BaseException as error:  # a plugin's bug fails its group, not the scheduler
-        raise impl.failures.raised(impl.name, impl.point, error) from cause_of(error)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, Generic, Protocol, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram
 
 from gangline.api.diagnosis import Diagnosis
 from gangline.api.hints import ClusterEvent
+from gangline.api.outlook import Outlook
 from gangline.api.plugin import Clock, Recorder
 from gangline.api.pod_group import GroupAttempt, Membership, Problem
 from gangline.api.term import Term
@@ -116,6 +118,7 @@ class Services(Generic[P]):
     """The profiles by name, each as soon as its plugins are built: the only value that is filled in later."""
     term: Callable[[], Term] = Term
     """See `Handle.term`."""
+    random: Random = field(default_factory=Random)
 
 
 class FrameworkHandle:
@@ -125,6 +128,7 @@ class FrameworkHandle:
         self.profile = profile
         self.state = services.state
         self.clock = services.clock
+        self.random = services.random
         self.recorder = services.recorder
         self.waiting = services.waiting
         self.client = services.client
@@ -144,6 +148,8 @@ class FrameworkHandle:
         """Finds the group of a pod; finds none if no plugin groups pods."""
         self.placed = PlacedMembers(NO_GROUPS)
         """The members of groups that have a node."""
+        self.outlooks: list[tuple[str, Outlook]] = []
+        """What plugins let people see, with the name of each plugin."""
         self._services = services
 
     def plugins_are_built(self, at_work: AtWork) -> None:
@@ -192,6 +198,10 @@ class FrameworkHandle:
     def leaving_members(self, key: str) -> Collection[PodInfo]:
         """The members of a group that are being deleted and are still on their nodes; `key` is the group's key."""
         return self.placed.leaving(key)
+
+    def show(self, outlook: Outlook) -> None:
+        """Let people see what the plugin expects."""
+        self.outlooks.append((being_built.get(), outlook))
 
     def metric(self, name: str, help: str, labels: Iterable[str] = ()) -> Counter:
         """A counter of the plugin; the same one for all profiles and for all calls with the same name."""

@@ -8,7 +8,7 @@ calls those directly. Where a plugin wraps a hook, pluggy makes the calls, and t
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import Any, cast
@@ -20,10 +20,17 @@ from gangline.errors import PluginError
 from gangline.profile.declaring import HOOKS, marked, specified
 
 Names = tuple[str, ...]
+FOR_ALL = {
+    "identity": "identity_all",
+    "pre_cycle": "pre_cycle_all",
+    "reserve": "reserve_all",
+    "permit": "permit_all",
+}
+"""The hooks of which a plugin may have a variant for many pods."""
 
 
 class _PluginManager(pluggy.PluginManager):
-    """Knows the marked methods of a class; pluggy would look at each attribute of each plugin, each time."""
+    """Knows the marked methods of a class; pluggy itself would look at each attribute of each plugin, each time."""
 
     def parse_hookspec_opts(self, module_or_class: Any, name: str) -> pluggy.HookspecOpts | None:
         options = specified(module_or_class).get(name)
@@ -77,7 +84,7 @@ class PluginHooks:
         return found is not None and found.is_wrapper
 
     def own(self, name: str, hook: str) -> tuple[Callable[..., Any], Names] | None:
-        """The plugin's own method and what it asks for; None if a plugin wraps the hook: then pluggy makes the calls.
+        """The plugin's own method and its parameters; None if a plugin wraps the hook: then pluggy makes the calls.
 
         Raises PluginError if the plugin has no method for the hook.
         """
@@ -87,6 +94,18 @@ class PluginHooks:
         if found is None:
             raise PluginError(name, hook, "there is no method marked with @hookimpl")
         return getattr(self._plugins[name], found.method), found.parameters
+
+    def stands_for(self, name: str, variant: str, hook: str) -> bool:
+        """Whether the plugin's variant of a hook does what the hook does.
+
+        It does not if a plugin wraps the hook, or if a subclass has another method for the hook than its base class,
+        and inherits the variant.
+        """
+        found, other = self._hooks[name].get(variant), self._hooks[name].get(hook)
+        if found is None or found.is_wrapper or other is None or hook in self._wrapped:
+            return False
+        line: Any = type(self._plugins[name]).__mro__
+        return bool(_first_with(found.method, line) <= _first_with(other.method, line))
 
     def through_pluggy(self, name: str, hook: str) -> Callable[..., Any]:
         """A call of the plugin's method within the wrappers of all plugins, by the parameters of the hook."""
@@ -122,7 +141,7 @@ def _parameters() -> Mapping[str, Names]:
 
 @lru_cache(maxsize=1024)
 def _hooks_of(name: str, cls: Any) -> Mapping[str, Hook]:
-    """By hook: what a class has for it. Raises PluginError."""
+    """For each hook the method by which a class implements it. Raises PluginError."""
     manager, methods = _manager(), _Marked(marked(cls), partial(_unbound, cls))
     try:
         manager.register(methods, name)
@@ -146,7 +165,12 @@ def _is_wrapper(impl: pluggy.HookImpl) -> bool:
     return impl.wrapper or impl.hookwrapper
 
 
+def _first_with(method: str, line: Sequence[type[Any]]) -> int:
+    """The index in `line`, a class's method resolution order, of the class that a method comes from."""
+    return next(place for place, cls in enumerate(line) if method in vars(cls))
+
+
 def _unbound(cls: type[Any], name: str) -> Any:
-    """A method of a class, bound to nothing: its parameters are those that the method of a plugin has."""
+    """A method of a class, bound to a mere object, so that it has the same parameters as the method of a plugin."""
     found = inspect.getattr_static(cls, name)
     return found.__get__(object(), cls) if hasattr(found, "__get__") else found

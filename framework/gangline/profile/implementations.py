@@ -25,6 +25,8 @@ class Implementation:
     normalize: Callable[..., Any] | None = None
     capacity: Callable[..., Any] | None = None
     """For a filter: the hook `capacity`, how many like pods fit apart from requests."""
+    at_once: Callable[..., Any] | None = None
+    """For pre_cycle, reserve and permit: the hook for many pods, for example `reserve_all`."""
     quick: Callable[..., Any] = lambda *args: None
     """The same call, neither timed nor checked, for one of many pods; exceptions pass through."""
     reads: int | None = None
@@ -57,6 +59,8 @@ class Identity:
     is_kept: bool
     """Whether the plugin declares `reads`, so that its verdicts are kept."""
     failures: Failures
+    ask_all: Callable[[Sequence[PodInfo], Sequence[Mapping[str, str]]], Any] | None = None
+    """The hook `identity_all`, if the plugin has it."""
 
 
 @dataclass(eq=False)

@@ -18,22 +18,34 @@ import numpy as np
 
 from gangline.api.cycle_state import Cycle
 from gangline.deadline import Deadline
-from gangline.profile.answers import check_range, codes_of, identity_of, is_skipped, out_of_range, scores_of
+from gangline.profile.answers import (
+    are_in_range,
+    check_range,
+    codes_of,
+    identity_of,
+    is_skipped,
+    out_of_range,
+    scores_of,
+)
 from gangline.profile.entries import Entry, Scores, size
 from gangline.profile.implementations import CompiledProfile, Implementation
+from gangline.profile.leading import BestRows
 from gangline.profile.narrowing import mask_of, nothing_left
-from gangline.sizes import BoundedCache, quick_size_of
+from gangline.sizes import CacheByUse, quick_size_of
 from gangline.state.changes import OWN, PODS, ChangeLog, Changes, positions_in, positions_of, together
 from gangline.state.node_view import NodeView, Rows
 from gangline.state.nodes import Nodes
 from gangline.state.pods import PodInfo
 from gangline.status import MAX_SCORE, BoolColumn, Code, Narrow, ScoreColumn, Status
 
-_min, _max = np.minimum.reduce, np.maximum.reduce
+_ROWS_EACH = 1024
+"""Keeping the best rows in step with one changed row takes as long as looking at this many rows."""
+_BYTES_PER_NODE = 4096
+"""Bytes for the entries that are used again and again: enough for some 80 identities with scores."""
 
 
 class Kept:
-    """The entries of one profile, in at most so many bytes."""
+    """The entries of one profile: at most `most_bytes`, or 4 KiB per node if more entries are used again and again."""
 
     def __init__(
         self,
@@ -42,16 +54,18 @@ class Kept:
         most_bytes: int,
         workload: Callable[[PodInfo], Mapping[str, str]],
     ) -> None:
-        self.entries: BoundedCache[Hashable, Entry] = BoundedCache(most_bytes, size, fewest=16)
+        self.entries: CacheByUse[Hashable, Entry] = CacheByUse(
+            most_bytes, lambda: max(most_bytes, _BYTES_PER_NODE * nodes.size), size, fewest=16
+        )
         """By identity; the columns of an entry may be out of date: see `entry`."""
         self._newest: Entry | None = None
-        """The entry that was scored last, while its scores have been asked for once."""
+        """The entry that was scored last; None once its scores have been asked for again."""
         self._nodes = nodes
         self._workload = workload
         self._own_changes = profile.own_changes()
         self._all_logs = (nodes.changes, *(log for own in self._own_changes.values() for log in own))
         self._logs: dict[tuple[str, ...], ChangeLog] = {}
-        """By names of plugins."""
+        """The log of the nodes read as one with the logs of some plugins, by the names of these plugins."""
         self._identities = [each for each in profile.identities if each.is_kept]
         self._looks_at_owners = any(each.of_workload for each in self._identities)
         points = profile.points
@@ -78,7 +92,7 @@ class Kept:
         return entry
 
     def _log(self, plugins: tuple[str, ...]) -> ChangeLog:
-        """The log of the nodes, read as one with those that these plugins name."""
+        """The log of the nodes, read as one with the logs that these plugins name in `reads_own`."""
         found = self._logs.get(plugins)
         if found is None:
             own = (log for name in plugins for log in self._own_changes[name])
@@ -115,7 +129,6 @@ class Kept:
         log = self._log(reading)
         entry = Entry(key, reading, log, positions_in(log, before), cycle.export(), rejected, narrow, filters)
         entry.shared_bytes = quick_size_of(key, *entry.shared.values(), *narrow.values())
-        entry.most_scores = len(self._scorers)
         entry.changing = [impl for impl in filters if (impl.reads or 0) & PODS]
         for impl in filters:
             check()
@@ -131,10 +144,12 @@ class Kept:
             steady &= mask_of(entry.narrow, self._nodes)[index]
         feasible = steady.copy()
         for impl in entry.filters:
-            passes = entry.codes[impl.name][index] == 0
-            feasible &= passes
-            if impl not in entry.changing:
-                steady &= passes
+            codes = entry.codes[impl.name][index]
+            if np.count_nonzero(codes):
+                passes = np.logical_not(codes)
+                feasible &= passes
+                if impl not in entry.changing:
+                    steady &= passes
         return steady, feasible
 
     def _refresh(self, entry: Entry, pod: PodInfo) -> bool:
@@ -144,6 +159,11 @@ class Kept:
             return True
         if len(entry.feasible) != nodes.size:
             return False
+        row = entry.log.only_row(entry.position)
+        if row >= 0:
+            self._evaluate_row(entry, pod, row)
+            entry.position = position
+            return True
         changed = entry.log.since(entry.position, nodes.view().few)
         if changed is None:
             return False
@@ -186,7 +206,12 @@ class Kept:
         if scores.scorers:
             scores.base[index] = total = _sum(scores, view)
         if scores.ranked is not None:
-            scores.ranked[index] = np.where(entry.feasible[index], total, -1.0)
+            ranked = np.where(entry.feasible[index], total, -1.0)
+            if len(ranked) * _ROWS_EACH > len(scores.ranked):
+                scores.leaders = None
+            if scores.leaders is not None:
+                _follow(scores, scores.leaders, view, scores.ranked[index], ranked)
+            scores.ranked[index] = ranked
 
     def _evaluate_row(self, entry: Entry, pod: PodInfo, row: int) -> None:
         """Evaluate one row whose pods have changed; nearly every cycle does this, so it uses plain numbers."""
@@ -217,7 +242,10 @@ class Kept:
                 total += impl.weight * float(kept[row])
         scores.base[row] = total
         if scores.ranked is not None:
-            scores.ranked[row] = total if feasible else -1.0
+            ranked = total if feasible else -1.0
+            if scores.leaders is not None and not scores.leaders.follow(row, scores.ranked.item(row), ranked):
+                scores.leaders = None
+            scores.ranked[row] = ranked
 
     def scores(self, entry: Entry, pod: PodInfo, deadline: Deadline) -> Scores:
         """The scores of all nodes. Raises PluginError and DeadlineExceeded.
@@ -227,7 +255,8 @@ class Kept:
         """
         if entry.scores is not None:
             if entry is self._newest:
-                self._newest, entry.is_asked_again = None, True
+                self._newest = None
+                self._stays(entry)
             return entry.scores
         if self._newest is not None:
             self._newest.scores = None
@@ -237,10 +266,16 @@ class Kept:
         self._follow(entry, found, before)
         entry.scores = found  # at the end: a plugin that raises leaves the entry without scores
         if entry.was_scored:
-            entry.is_asked_again = True
+            self._stays(entry)
         else:
             self._newest, entry.was_scored = entry, True
         return found
+
+    def _stays(self, entry: Entry) -> None:
+        """The scores of the entry are kept from now on, and count towards its size."""
+        if not entry.is_asked_again:
+            entry.is_asked_again = True
+            self.entries.measure(entry.key)
 
     def _scored(self, entry: Entry, pod: PodInfo, deadline: Deadline) -> Scores:
         """The scores, computed anew. Raises PluginError and DeadlineExceeded."""
@@ -291,24 +326,34 @@ class Kept:
         view: NodeView,
     ) -> None:
         raw = scores_of(impl, "score", impl.call(cycle, pod, view), len(view))
-        if impl.normalize is None and not (_min(raw, initial=0.0) >= 0.0 and _max(raw, initial=0.0) <= MAX_SCORE):
+        if impl.normalize is None and not are_in_range(raw):
             check_range(impl, raw[feasible[view.index]])  # on infeasible nodes any score is allowed
             raw = np.where((raw >= 0.0) & (raw <= MAX_SCORE), raw, 0.0)
         kept = scores.raw.get(impl.name)
         if impl.normalize is not None:
             first = raw[:1] if kept is None else kept[0]
-            is_constant = scores.constant.get(impl.name, True) and bool((raw[-1:] == first).all())  # mostly enough
-            scores.constant[impl.name] = is_constant and bool((raw == first).all())
+            # A look at the last row mostly spares a look at all rows.
+            is_constant = scores.constant.get(impl.name, True) and bool((raw[-1:] == first).all())
+            scores.constant[impl.name] = is_constant and int(np.count_nonzero(raw == first)) == len(raw)
         if kept is None:
             scores.raw[impl.name] = raw if raw.flags.owndata and raw.flags.writeable else raw.copy()
         else:
             kept[view.index] = raw
 
-    def ranked(self, entry: Entry, scores: Scores) -> ScoreColumn:
-        """`base` where feasible, -1 elsewhere; made when it is first asked for, as most profiles have more scores."""
-        if scores.ranked is None:
-            scores.ranked = np.where(entry.feasible, scores.base, -1.0)
-        return scores.ranked
+    def leaders(self, entry: Entry, scores: Scores) -> BestRows:
+        """The best feasible rows; made at the first call, because profiles with other scores never ask for them."""
+        if scores.leaders is None:
+            if scores.ranked is None:
+                scores.ranked = np.where(entry.feasible, scores.base, -1.0)
+            scores.leaders = BestRows(scores.ranked)
+        return scores.leaders
+
+
+def _follow(scores: Scores, leaders: BestRows, view: NodeView, before: ScoreColumn, ranked: ScoreColumn) -> None:
+    """Keep the leaders in step with the rows of a view whose values change."""
+    changed = zip(view.rows.tolist(), before.tolist(), ranked.tolist(), strict=True)
+    if not all([leaders.follow(row, before, now) for row, before, now in changed]):
+        scores.leaders = None
 
 
 def _sum(scores: Scores, view: NodeView) -> ScoreColumn:

@@ -21,7 +21,7 @@ class TimedPoint(Protocol):
 
 
 def measured(point: str) -> Callable[[Method], Method]:
-    """Measure how long all plugins of an extension point take together, which is how long a method takes."""
+    """Measure a method that calls all plugins of an extension point: the time that the plugins take together."""
 
     def measure(method: Any) -> Any:
         if inspect.iscoroutinefunction(method):

@@ -162,7 +162,7 @@ class EventRecorder:
         return self._group_conditions.pop(key)
 
     def group_written(self, condition: GroupCondition, again: bool = False) -> None:
-        """The writing of a condition has ended. `again`: it waits again, unless there is a newer one."""
+        """The writing of a condition has ended. With `again` the condition waits again, unless there is a newer one."""
         key = _group_key(condition)
         self._in_writing.discard(key)
         if again:

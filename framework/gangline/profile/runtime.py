@@ -1,8 +1,8 @@
 """One profile at work: calls its plugins at each extension point that concerns one pod or one group.
 
 The scheduler knows profiles only as a `Runtime`. It has one method for each extension point, which calls the plugins of
-the point in their order and makes one answer of theirs: the first rejection, the first nomination, a sum. Filters and
-scores over all nodes are in `evaluation`.
+the point in their order and makes one answer from theirs: the first rejection, the first nomination, a sum. Filters and
+scores over all nodes are in `evaluation`, the points of a binding in `binding_points`.
 
 The calls are compiled already (`compiling`): they measure, check and translate exceptions. So the loops here are plain,
 and a plugin's fault reaches the caller as a PluginError. For the pods of large groups there are variants that do not
@@ -11,45 +11,41 @@ measure each call.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import random
-import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 
 import numpy as np
 
 from gangline.api.cycle_state import Cycle
 from gangline.api.diagnosis import Diagnosis
-from gangline.api.hookspecs import POINTS
 from gangline.api.placement import Placement
 from gangline.api.pod_group import GroupAttempt, Membership, PodGroup, Problem
 from gangline.api.proposal import Proposal, Victims
-from gangline.errors import ApiError, DeadlineExceeded, PluginError
-from gangline.failures import SLOW, cause_of, shown
+from gangline.errors import DeadlineExceeded, PluginError
+from gangline.failures import cause_of, shown
 from gangline.groups.progress import Progress
 from gangline.profile.answers import narrowed, placements_of
-from gangline.profile.background import is_cancelled
+from gangline.profile.binding_points import BindFirst, BindingPoints, by
 from gangline.profile.conceding import conceded
 from gangline.profile.entries import Filtered
 from gangline.profile.evaluation import Evaluator
 from gangline.profile.handle import FrameworkHandle
 from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.measuring import measured
+from gangline.profile.reserving import Reserving
+from gangline.queueing.waiting import PodAtPermit
 from gangline.state.pods import PodInfo
 from gangline.state.topology import Topology
-from gangline.status import SKIP, SUCCESS, Code, ScoreColumn, Status, unschedulable
-from gangline.telemetry.metrics import Metrics, point_label
+from gangline.status import SUCCESS, Code, ScoreColumn, Status, unschedulable
+from gangline.telemetry.metrics import Metrics
 
 GROUPS = "PodGroups"
 """Stands for a group as a whole among the names of the plugins that reject a unit."""
-TOO_LATE = "what is locked for the pod was locked too long ago: the binding took too long"
-BindFirst = Callable[[Cycle, PodInfo, str], Awaitable[Status | None]]
-"""Binds a pod to a node; returns None to leave the pod to the bind plugins."""
 
 
-class Runtime:
+class Runtime(BindingPoints):
     """A profile, its evaluator and its handle."""
 
     def __init__(
@@ -61,21 +57,15 @@ class Runtime:
         bind_first: BindFirst | None = None,
     ) -> None:
         """`bind_first` is called before the bind plugins; None leaves all pods to them."""
+        super().__init__(profile, handle, metrics, bind_first)
         self.name = profile.name
-        self.profile = profile
-        self.handle = handle
         self.evaluator = Evaluator(profile, handle.state.nodes, ties, workload=handle.workload)
-        self.failures = metrics.failures
         self._trackers = handle.state.trackers
-        self.seconds = {point: metrics.points.series(point_label(point), profile.name) for point in POINTS}
         self.algorithm_seconds = metrics.algorithm.series(profile.name)
-        self._bind_first = bind_first
-        self._reserving = self._at("reserve") + self._at("permit")
+        self.reserving = Reserving(self._at("reserve") + self._at("permit"), self.failures)
+        """Reserve and permit for the members of groups."""
         self.group_seconds = metrics.group_decision.series(profile.name)
         handle.plugins_are_built(self)
-
-    def _at(self, point: str) -> tuple[Implementation, ...]:
-        return self.profile.points.get(point, ())
 
     @measured("filter")
     def filter(self, pod: PodInfo) -> Filtered:
@@ -108,13 +98,31 @@ class Runtime:
                 status = impl.call(pod) if is_timed else impl.quick(pod)
                 if status is not None:
                     impl.check(status)
-            except BaseException as error:  # holds this pod, not the watch that brought it
+            except BaseException as error:  # a fault holds this pod, and must not end the watch that brought the pod
                 why = str(self.failures.raised(impl.name, "pre_enqueue", error))
                 self.handle.recorder.event(pod, "Warning", "FailedScheduling", why)
                 return Status(Code.ERROR, (why,), impl.name)
             if status is not None and not status.is_success:
-                return _by(status, impl.name)
+                return by(status, impl.name)
         return SUCCESS
+
+    def held(self, pods: Sequence[PodInfo]) -> dict[str, Status]:
+        """The pods, by UID, that may not be tried, and why: as `pre_enqueue` for each, without timing."""
+        held = dict[str, Status]()
+        for impl in self._at("pre_enqueue"):
+            quick = impl.quick
+            for pod in pods:
+                if held and pod.uid in held:
+                    continue
+                try:
+                    if quick(pod) is None:
+                        continue
+                except BaseException:  # `lets_in` asks again and says whose fault it is
+                    pass
+                status = self.lets_in(pod)
+                if not status.is_success:
+                    held[pod.uid] = status
+        return held
 
     def admit(self, pods: Sequence[PodInfo]) -> Status:
         """Whether a unit may be tried: a pod that every plugin lets in, or enough such members of a group."""
@@ -127,7 +135,7 @@ class Runtime:
         progress = self.progress(group, len(pods))
         held: list[Status] = []
         if progress.may_start:
-            held = [status for pod in pods if not (status := self.lets_in(pod)).is_success]
+            held = list(self.held(pods).values())
             progress = progress.with_waiting(len(pods) - len(held))
         if progress.may_start:
             return SUCCESS
@@ -157,7 +165,7 @@ class Runtime:
         return (-math.inf, *key) if self._runs_in_part(pod) else key
 
     def _runs_in_part(self, pod: PodInfo) -> bool:
-        """Whether some pods of the group have a node, but fewer than it needs: a scheduler was interrupted."""
+        """Whether some pods of the group have a node, but fewer than it needs, as after a scheduler was interrupted."""
         membership = self.handle.group_of(pod)
         return isinstance(membership, Membership) and self.progress(membership.group).is_partial
 
@@ -230,7 +238,7 @@ class Runtime:
         for impl in self._at("placement_generate"):
             answer: Iterable[Placement] | Status | None = impl.call(attempt, view)
             if isinstance(answer, Status):
-                return _by(answer, impl.name)
+                return by(answer, impl.name)
             if answer is not None:
                 return placements_of(impl, answer, self.handle.state.nodes.size)
         return (Placement("the cluster", np.flatnonzero(view.alive)),)
@@ -276,60 +284,45 @@ class Runtime:
                 is_hopeless = is_hopeless or answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
             elif answer:
                 return answer, ", ".join(said)
-        given_up = {pod.uid: "" for pod in attempt.pods if is_hopeless and pod.row < 0 and pod.nominated_node_name}
+        waiting = attempt.pods if is_hopeless else ()
+        given_up = {pod.uid: "" for pod in waiting if pod.row < 0 and pod.nominated_node_name}
         return given_up, "; ".join(each.rstrip(".") for each in said if each)
 
     @measured("reserve")
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
-        """Let plugins reserve what the pod takes; `unreserve` undoes this."""
+        """Let plugins reserve what the pod takes; the first rejection counts, and `unreserve` undoes the reservations.
+
+        Raises PluginError.
+        """
         for impl in self._at("reserve"):
             if impl.name in cycle.skipped:
                 continue
             status = impl.call(cycle, pod, node)
             if status is not None and not status.is_success:
-                return _by(status, impl.name)
+                return by(status, impl.name)
         return SUCCESS
 
-    def reserve_and_permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, dict[str, float]]:
-        """The verdict of `reserve` and then `permit`, for one of many pods, without timing. Raises PluginError."""
-        holds: dict[str, float] = {}
-        clock, skipped = time.perf_counter, cycle.skipped
-        start = clock()
-        for impl in self._reserving:
-            if impl.name in skipped:
-                continue
-            try:
-                status: Status | None = impl.quick(cycle, pod, node)
-            except BaseException as error:  # a plugin's bug fails its group, not the scheduler
-                raise self.failures.raised(impl.name, impl.point, error) from cause_of(error)
-            end = clock()
-            if end - start > SLOW:
-                self.failures.slow(impl.name, impl.point, end - start)
-            start = end
-            if status is None:
-                continue
-            impl.check(status)
-            if status.is_success:
-                continue
-            if status.code is not Code.WAIT:
-                return _by(status, impl.name), {}
-            holds[impl.name] = status.timeout
-        return SUCCESS, holds
-
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
-        """Give back what was reserved, in reverse order; an exception of one plugin does not stop the others."""
+        """Give back what was reserved, in reverse order; the pod is no longer held at permit.
+
+        An exception of one plugin does not stop the others; the first PluginError is raised at the end.
+        """
+        self.leave_permit(pod)
         errors = []
         for impl in reversed(self._at("unreserve")):
             try:
                 impl.call(cycle, pod, node)
-            except PluginError as error:  # the others must give back theirs all the same
+            except PluginError as error:  # the other plugins must give back as well
                 errors.append(error)
         if errors:
             raise errors[0]
 
     @measured("permit")
     def permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, dict[str, float]]:
-        """The verdict, and for each plugin that holds the pod the longest time in seconds."""
+        """The verdict, and for each plugin that holds the pod the longest time in seconds. Raises PluginError.
+
+        A pod that a plugin holds waits at permit until `leave_permit` or `unreserve` is called.
+        """
         holds: dict[str, float] = {}
         for impl in self._at("permit"):
             if impl.name in cycle.skipped:
@@ -338,88 +331,33 @@ class Runtime:
             if status is None or status.is_success:
                 continue
             if status.code is not Code.WAIT:
-                return _by(status, impl.name), {}
+                return by(status, impl.name), {}
             holds[impl.name] = status.timeout
+        self._hold(pod, node, holds)
         return SUCCESS, holds
 
-    def pre_flight(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
-        """Whether the pre-binds of the pod may take long: SUCCESS if so, SKIP if not, or why they cannot be begun.
+    def reserve_and_permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, dict[str, float]]:
+        """As `Reserving.one`; a pod that a plugin holds waits at permit, as after `permit`."""
+        status, holds = self.reserving.one(cycle, pod, node)
+        self._hold(pod, node, holds)
+        return status, holds
 
-        Notes the plugins whose `pre_bind` has nothing to do for the pod.
-        """
-        found, idle = SKIP, set[str]()
-        for impl in self._at("pre_bind_pre_flight"):
-            try:
-                status: Status | None = impl.call(cycle, pod, node)
-            except PluginError as error:
-                return Status(Code.ERROR, (str(error),), impl.name)
-            if status is None or status.is_success:
-                found = SUCCESS
-            elif status.code is Code.SKIP:
-                idle.add(impl.name)
-            else:  # as in kube-scheduler, a rejection comes too late here
-                return Status(Code.ERROR, status.reasons, impl.name)
-        cycle.idle_at_pre_bind = frozenset(idle)
-        return found
+    def _hold(self, pod: PodInfo, node: str, holds: Mapping[str, float]) -> None:
+        if holds:
+            self.handle.waiting.add(PodAtPermit(pod, node, holds))
 
-    @measured("pre_bind")
-    async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
-        """Let plugins write what the API needs before the binding; the first failure counts."""
-        for impl in self._at("pre_bind"):
-            if impl.name in cycle.idle_at_pre_bind:
-                continue
-            status = self.still_there(pod, node)
-            if status.is_success:
-                status = await self._answer(impl, "pre_bind", cycle, pod, node)
-            if not status.is_success:
-                return status
-        return SUCCESS
+    def at_permit(self, pod: PodInfo) -> PodAtPermit | None:
+        """The pod as it waits at permit, with its verdict if there is one; None if no plugin has held it."""
+        return self.handle.waiting.get(pod.uid)
 
-    def still_there(self, pod: PodInfo, node: str) -> Status:
-        """Whether the chosen node still exists and is the same one; checked before each step of the binding."""
-        if self.handle.state.has_lost_node(pod.uid):
-            return unschedulable(f"the node {node} that was chosen is no longer there")
-        return SUCCESS
+    def leave_permit(self, pod: PodInfo) -> None:
+        """The verdict on the pod is known: it waits at permit no longer."""
+        self.handle.waiting.remove(pod.uid)
 
-    def still_bindable(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
-        """Whether the pod may still be bound to the chosen node: it is there, and no lock for the pod is too old."""
-        status = self.still_there(pod, node)
-        if status.is_success and self.handle.clock.monotonic() > cycle.bind_by:
-            return Status(Code.ERROR, (TOO_LATE,))
-        return status
 
-    @measured("bind")
-    async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
-        """Bind by `bind_first`, else by the first plugin that does not skip."""
-        if self._bind_first is not None and self.still_bindable(cycle, pod, node).is_success:
-            bound = await self._bind_first(cycle, pod, node)
-            if bound is not None:
-                return bound
-        for impl in self._at("bind"):
-            status = self.still_bindable(cycle, pod, node)
-            if status.is_success:
-                status = await self._answer(impl, "bind", cycle, pod, node)
-            if status.code is not Code.SKIP:
-                return status
-        return Status(Code.ERROR, ("no bind plugin took the pod",))
-
-    async def _answer(self, impl: Implementation, point: str, cycle: Cycle, pod: PodInfo, node: str) -> Status:
-        """A plugin's verdict; a fault becomes an error status that names the plugin."""
-        try:
-            status: Status | None = await impl.call(cycle, pod, node)
-        except BaseException as error:  # a plugin's bug fails its pod, not the scheduler
-            if isinstance(error, asyncio.CancelledError) and is_cancelled():
-                raise
-            if isinstance(error, ApiError):  # what the API server answers is no fault of the plugin
-                return Status(Code.ERROR, (str(error),), impl.name)
-            return Status(Code.ERROR, (str(self.failures.raised(impl.name, point, error)),), impl.name)
-        return SUCCESS if status is None or status is SUCCESS else _by(status, impl.name)
-
-    @measured("post_bind")
-    async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> list[Status]:
-        """Tell plugins that the pod is bound; returns the failures."""
-        statuses = [await self._answer(i, "post_bind", cycle, pod, node) for i in self._at("post_bind")]
-        return [status for status in statuses if not status.is_success]
+def first_grouping(runtimes: Iterable[Runtime]) -> Runtime | None:
+    """The first profile that makes the pods of a gang one unit; None if no profile does."""
+    return next((each for each in runtimes if each.handle.groups_pods), None)
 
 
 def _settled(impl: Implementation, proposal: Proposal, reviewed: Mapping[str, Victims] | Status) -> Status | str | None:
@@ -433,7 +371,3 @@ def _settled(impl: Implementation, proposal: Proposal, reviewed: Mapping[str, Vi
         raise impl.refused("post_filter", "must settle a proposal with a Status or the name of a node")
     impl.check(answer)
     return answer
-
-
-def _by(status: Status, plugin: str) -> Status:
-    return status if status.plugin else status.by(plugin)

@@ -10,7 +10,7 @@ Both have bounds, so that many events cannot stop the scheduler:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ MOST_KEPT = 256
 """Events. Each holds an object before and after a change; an object may have annotations of 256 KiB."""
 SHARE = 0.1
 """The share of the time that hints may take: CPU seconds per second of the clock."""
-BURST = 0.1
+BURST = 0.05
 """The CPU seconds that hints may take at once."""
 
 
@@ -49,6 +49,10 @@ class Flights:
     def __len__(self) -> int:
         return len(self._log)
 
+    def __iter__(self) -> Iterator[str]:
+        """The units in flight, by UID."""
+        return iter(self._since)
+
     def take(self, uid: str) -> None:
         """The unit is in flight from now on."""
         self._since[uid] = self._base + len(self._log)
@@ -65,7 +69,7 @@ class Flights:
         if start is None:
             return []
         happened = self._log[start - self._base :] if start >= self._base else None
-        # Units in flight are in the order in which they were taken: what is older than the first is of no use.
+        # Units in flight are in the order in which they were taken: events before the first of them are of no use.
         self._forget(next(iter(self._since.values()), self._base + len(self._log)) - self._base)
         return happened
 

@@ -1,12 +1,14 @@
-"""The nominations: which waiting pods are meant for which nodes, because plugins make room there or others say so.
+"""The nominations: which waiting pods are meant for which nodes.
 
-Plugins may also expect pods that a controller has yet to create in place of others: see `PodInfo.anew`. Such pods are
-nominated too, so that other pods leave them their room. They end when the plugin says so.
+A waiting pod is nominated when a plugin makes room for the pod on a node, or when the pod's status.nominatedNodeName
+names a node, whoever has written it. Plugins may also expect pods that a controller has yet to create in place of
+others: see `PodInfo.anew`. Such pods are nominated too, so that other pods leave room for them, until the plugin ends
+their nominations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 from gangline.state.pods import PodInfo
 
@@ -21,7 +23,7 @@ class Nominated:
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._node_of: dict[str, str] = {}
         self._expected: dict[str, dict[str, PodInfo]] = {}
-        """By the keys of groups: the pods that are yet to be created, by UID."""
+        """The pods that are yet to be created, by the key of their group and by UID."""
 
     @property
     def by_node(self) -> Nominations:
@@ -41,9 +43,9 @@ class Nominated:
             self._by_node.setdefault(node, {})[pod.uid] = pod
 
     def expect(self, group: str, places: Iterable[tuple[PodInfo, str]]) -> list[PodInfo]:
-        """Nominate pods of a group that are yet to be created, in place of those expected before, to these nodes.
+        """Nominate pods of a group that are yet to be created, each to its node.
 
-        Returns those that are expected no longer.
+        They replace the pods that were expected for the group before. Returns the pods that are no longer expected.
         """
         before, after = self._expected.pop(group, {}), dict(places)
         for pod, node in after.items():
@@ -56,13 +58,14 @@ class Nominated:
         return given_up
 
     def is_expected(self, group: str) -> bool:
-        """Whether pods of this group are yet to be created, and have their room."""
+        """Whether room is kept for pods of this group that are yet to be created."""
         return group in self._expected
 
     def changed(self, before: PodInfo, pod: PodInfo) -> None:
-        """A waiting pod has another record: what its status says counts, whoever has written it.
+        """A waiting pod has a newer record. If its status names a node, or named one before, the status counts.
 
-        A nomination that the status does not show yet stays: plugins have made it, and it is still to be written.
+        If neither record's status names a node, the pod keeps its nomination: a plugin has made it, and it is still to
+        be written to the status.
         """
         if pod.nominated_in_status or before.nominated_in_status:
             self.nominate(pod, pod.nominated_in_status)
@@ -70,15 +73,16 @@ class Nominated:
             self._by_node[node][pod.uid] = pod
 
 
-def without(placed: Container[str], nominated: Nominations) -> Nominations:
-    """The nominations of the pods that have no place yet; `placed` has the UIDs of those that have one.
+def without(placed: Container[str], is_incomplete: Callable[[str], bool], nominated: Nominations) -> Nominations:
+    """The nominations of the pods that have no place yet; `placed` has the UIDs of the pods that have a place.
 
     A pod keeps its nomination until the API server answers its binding. It has a place before that answer comes, and
-    must not be counted twice.
+    must not be counted twice. `is_incomplete` says whether a pod waits for other members of its group to be created:
+    such a pod keeps no room from others, as nobody knows whether the members will ever come.
     """
     found = {}
     for node, pods in nominated.items():
-        waiting = {uid: pod for uid, pod in pods.items() if uid not in placed}
+        waiting = {uid: pod for uid, pod in pods.items() if uid not in placed and not is_incomplete(uid)}
         if waiting:
             found[node] = waiting
     return found

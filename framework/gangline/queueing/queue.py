@@ -13,8 +13,9 @@ Rules:
   and the plugin's hint says that the event may help. It leaves after `max_unschedulable` seconds in any case.
 - A unit that was rejected, or that took too long to decide, backs off before it is tried again: see `backing_off`.
 - The queue remembers the events that come while a unit is in flight. If the unit comes back rejected, they count.
-- Handling events takes a bounded time: see `hinting`. The pods of a namespace that has used much of the scheduler's
-  time let the pods of other namespaces pass: see `turns`.
+- Handling events takes a bounded time: see `hinting`. However many units an event may help, they are moved in slices
+  (see `moving`), and of units that are decided alike one is tried before the others (see `alike`).
+- The pods of a namespace that has used much of the scheduler's time let the pods of other namespaces pass: see `turns`.
 - Members of a group that come while the group is in flight join it when it comes back.
 - When a member of a waiting group comes or goes, the group is looked at again: it may now have enough members, or its
   members may no longer contradict each other.
@@ -22,38 +23,24 @@ Rules:
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gangline.api.hints import ClusterEvent, EventHint
-from gangline.queueing.backing_off import MAX_OVERRUN_BACKOFF, QueueSettings, due
+from gangline.api.hints import Action, ClusterEvent, EventHint
+from gangline.queueing.alike import SortKey as Key
+from gangline.queueing.backing_off import QueueSettings, due
 from gangline.queueing.hinting import Flights, Happened
+from gangline.queueing.moving import Moving, QueuedProfile
 from gangline.queueing.nominating import Nominated
-from gangline.queueing.turns import Turns
 from gangline.queueing.units import QUEUED, Place, Unit
-from gangline.queueing.waking import Waking
-from gangline.queueing.wanting import Wanting
 from gangline.state.pods import PodInfo
-from gangline.status import Code, Status
+from gangline.status import Status
 
-SortKey = Callable[[PodInfo, float], tuple[float, ...]]
+SortKey = Callable[[PodInfo, float], Key]
 PreEnqueue = Callable[[Sequence[PodInfo]], Status]
 GroupKey = Callable[[PodInfo], str]
 """The key of a pod's group; "" for a pod on its own."""
-
-FAULT_RETRY = 60.0
-"""Seconds until a unit that a plugin's fault holds back is asked about again."""
-
-
-@dataclass(slots=True)
-class _Profile:
-    """How the pods of one scheduler name are queued."""
-
-    sort_key: SortKey
-    pre_enqueue: PreEnqueue
-    group_key: GroupKey | None = None
 
 
 class SchedulingQueue:
@@ -62,14 +49,17 @@ class SchedulingQueue:
     def __init__(self, settings: QueueSettings | None = None) -> None:
         self.nominations = Nominated()
         """The pods for which plugins make room."""
-        self._settings = settings or QueueSettings()
-        self._profiles: dict[str, _Profile] = {}
         self._units: dict[str, Unit] = {}
         self._unit_of: dict[str, Unit] = {}
-        self._active = Turns()
-        self._waking = Waking()
-        self._wanting = Wanting()
+        self._groups: dict[str, Unit] = {}
+        """The units of groups, by the keys of the groups."""
+        self._arrivals = itertools.count()
         self._flights = Flights()
+        self._events = 0
+        """The number of events that have come."""
+        self._moving = Moving(self.nominations, self._keep_together)
+        self._wanting = self._moving.wanting
+        self.configure(settings or QueueSettings())
 
     def serve(
         self,
@@ -84,21 +74,22 @@ class SchedulingQueue:
         `events` holds the events that each plugin has registered, by plugin name; None stands for every event. Pods
         with the same `group_key` are one unit.
         """
-        self._profiles[scheduler_name] = _Profile(sort_key, pre_enqueue, group_key)
+        self._moving.profiles[scheduler_name] = QueuedProfile(sort_key, pre_enqueue, group_key)
         self._wanting.serve(scheduler_name, events)
 
     def serve_only(self, scheduler_names: Container[str]) -> None:
         """Drop all other profiles. The caller removes the units that have no profile afterwards."""
-        self._profiles = {name: profile for name, profile in self._profiles.items() if name in scheduler_names}
+        profiles = self._moving.profiles
+        self._moving.profiles = {name: profile for name, profile in profiles.items() if name in scheduler_names}
         self._wanting.serve_only(scheduler_names)
 
     def configure(self, settings: QueueSettings) -> None:
         """Use these settings for backing off from now on."""
-        self._settings = settings
+        self._moving.settings = settings
 
     def serves(self, scheduler_name: str) -> bool:
         """Whether this scheduler handles pods of this scheduler name."""
-        return scheduler_name in self._profiles
+        return scheduler_name in self._moving.profiles
 
     # Pods come and go
 
@@ -110,13 +101,15 @@ class SchedulingQueue:
         if unit is not None:
             self._join(unit, pod, now)
             return unit
-        unit = Unit([pod], added=now, group=key)
+        unit = Unit([pod], now, next(self._arrivals), group=key)
         self._units[unit.uid] = self._unit_of[pod.uid] = unit
-        self._admit(unit, now)
+        if key:
+            self._groups[key] = unit
+        self._moving.admit(unit, now)
         return unit
 
     def _group_of(self, pod: PodInfo) -> str:
-        group_key = self._profiles[pod.scheduler_name].group_key
+        group_key = self._moving.profiles[pod.scheduler_name].group_key
         return group_key(pod) if group_key is not None else ""
 
     def _join(self, unit: Unit, pod: PodInfo, now: float) -> None:
@@ -125,18 +118,8 @@ class SchedulingQueue:
         if unit.place is Place.IN_FLIGHT:
             unit.late.append(pod)
             return
-        unit.members.append(pod)
-        unit.leads = []
-        self._changed(unit, now)
-
-    def _changed(self, unit: Unit, now: float) -> None:
-        """A pod of a waiting unit has changed, or come: the unit may be tried again."""
-        self._start_anew(unit, now)
-        if unit.place is Place.GATED:
-            self._wanting.end(unit.uid)
-            self._admit(unit, now)
-        elif unit.place is Place.UNSCHEDULABLE:
-            self._try_again(unit, now)
+        self._moving.resize(unit, [*unit.members, pod])
+        self._moving.changed(unit, now)
 
     def update(self, pod: PodInfo, now: float) -> PodInfo | None:
         """A waiting pod has changed. If the change may help the pod, its unit may be tried again.
@@ -157,7 +140,9 @@ class SchedulingQueue:
             if unit.place is Place.IN_FLIGHT:
                 unit.changed = True
             else:
-                self._changed(unit, now)
+                self._moving.changed(unit, now)
+        elif unit.kind is not None and _differ(before, pod):
+            self._moving.single_out(unit)
         return before
 
     def remove(self, uid: str) -> PodInfo | None:
@@ -179,27 +164,28 @@ class SchedulingQueue:
         members = [pod for pod in unit.members if pod.uid not in uids]
         late = [pod for pod in unit.late if pod.uid not in uids]
         if members or late:
-            unit.members, unit.late = (members, late) if members else (late, [])
-            unit.leads = []
-            self._look_again(unit)
+            unit.late = late if members else []
+            self._moving.resize(unit, members or late)
+            self._moving.look_again(unit)
             return
         self._units.pop(key, None)
+        self._groups.pop(key, None)
         self._flights.land(key)
         self._wanting.end(key)
-        unit.move(Place.GONE, unit.entered)  # what is left of it in a heap is passed over
+        self._moving.move(unit, Place.GONE, unit.entered)  # entries of the unit in heaps are void now
 
     def placed_elsewhere(self, pod: PodInfo) -> None:
         """Another scheduler has put a pod on a node: the waiting members of its group may be enough now."""
-        keys = {profile.group_key(pod) for profile in self._profiles.values() if profile.group_key is not None}
+        keys = {profile.group_key(pod) for profile in self._moving.profiles.values() if profile.group_key is not None}
         for unit in [unit for key in keys if (unit := self._units.get(key)) is not None]:
-            self._look_again(unit)
+            self._moving.look_again(unit)
 
     def start_over(self, now: float) -> None:
         """Try all waiting units again, because the configuration has changed or everything has been listed."""
-        for unit in list(self._wanting.unschedulable.values()):
-            self._try_again(unit, now)
-        for unit in list(self._wanting.gated.values()):
-            self._admit_again(unit, now)
+        for unit in filter(None, map(self._units.get, self._flights)):
+            unit.changed = True  # the decision on the unit began before the change
+        self._moving.start_over()
+        self._moving.move_helped(now)
 
     def get(self, uid: str) -> Unit | None:
         """The waiting unit of a pod, or None."""
@@ -212,27 +198,33 @@ class SchedulingQueue:
     def __iter__(self) -> Iterator[Unit]:
         return iter(list(self._units.values()))
 
+    def groups(self) -> list[Unit]:
+        """The units of groups."""
+        return list(self._groups.values())
+
     @property
     def has_active(self) -> bool:
-        """Whether a unit can be tried now."""
-        return len(self._active) > 0
+        """Whether a unit can be tried now, or units are to be moved before."""
+        return self._moving.has_work
 
     def counts(self) -> dict[str, int]:
         """The number of waiting pods in each place."""
-        counts: dict[str, int] = dict.fromkeys(QUEUED, 0)
-        for unit in self._units.values():
-            if unit.place in counts:
-                counts[unit.place] += len(unit.members)
-        return counts
+        return {place: self._moving.pods[place] for place in QUEUED}
 
     # The cycle
 
     def pop(self, now: float) -> Unit | None:
-        """The unit to try next, which is in flight from now on; None when no unit is due."""
-        self._wake(now)
-        while (unit := self._active.pop(now)) is not None:
+        """The unit to try next, which is in flight from now on.
+
+        None when no unit is due, or when other units have to be moved first. In the second case `has_active` is true:
+        the caller lets other tasks run, and calls again.
+        """
+        if not self._moving.wake(now):
+            return None
+        while (unit := self._moving.active.pop(now)) is not None:
             if unit.place is Place.ACTIVE and self._keep_together(unit, now):
-                unit.move(Place.IN_FLIGHT, now)
+                self._moving.move(unit, Place.IN_FLIGHT, now)
+                unit.taken = self._events
                 unit.attempts += 1
                 unit.changed = False
                 self._flights.take(unit.uid)
@@ -241,7 +233,7 @@ class SchedulingQueue:
 
     def spent(self, namespace: str, seconds: float, now: float) -> None:
         """Deciding units of a namespace has taken this many seconds: see `turns`."""
-        self._active.spent(namespace, seconds, now)
+        self._moving.active.spent(namespace, seconds, now)
 
     def done(self, unit: Unit) -> None:
         """The unit was bound and no longer waits."""
@@ -262,142 +254,87 @@ class SchedulingQueue:
         error: bool = False,
         retry_after: float | None = None,
         backoff: float | None = None,
+        kind: Hashable | None = None,
     ) -> None:
         """The unit comes back: plugins have rejected it, or a fault has happened.
 
-        After a fault (`error`) the unit backs off and is tried again. The unit is tried again after `retry_after`
-        seconds at the latest. It backs off for `backoff` seconds if that is given, else for the usual time.
+        If `kind` is given, these plugins would now reject each unit of an equal kind that they have rejected before.
+        After a fault (`error`), or if no plugin is named, the unit backs off and is tried again, without an event. A
+        rejected unit is tried again after `retry_after` seconds at the latest. The unit backs off for `backoff` seconds
+        if that is given, else for the usual time.
         """
         if unit.place is Place.GONE:
             return
         events = self._flights.land(unit.uid)
         if self._units.get(unit.uid) is not unit:
             return
-        unit.rejected_by = frozenset(rejected_by)
+        unit.rejected_by, unit.kind = frozenset(rejected_by), kind
         unit.message = message
         unit.rejections += 1
         if unit.late:
-            unit.members, unit.late, unit.leads = unit.members + unit.late, [], []
+            members, unit.late = unit.everybody(), []
+            self._moving.resize(unit, members)
             unit.changed = True
-        unit.due = due(now, self._settings.after_rejection(unit) if backoff is None else backoff)
+        unit.due = due(now, self._moving.settings.after_rejection(unit) if backoff is None else backoff)
         if error or unit.changed or not unit.rejected_by or self._wanting.is_helped(unit, events, now):
-            self._back_off_or_activate(unit, now)
+            self._moving.back_off_or_activate(unit, now)
         else:
-            unit.move(Place.UNSCHEDULABLE, now)
-            self._wanting.begin(unit)
+            self._moving.reject(unit, now)
             if retry_after is not None:
-                self._waking.look_at(unit, now + retry_after)
+                self._moving.waking.look_at(unit, now + retry_after)
 
     def overrun(self, unit: Unit) -> float:
         """A decision on the unit took too long; returns the seconds to back off, twice as many each time."""
         unit.overruns += 1
-        return self._settings.after_overrun(unit)
+        return self._moving.settings.after_overrun(unit)
 
     def next_due(self, now: float) -> float | None:
         """Seconds until a unit becomes due even if no event comes; None when no unit will."""
-        times = self._waking.times()
-        if self._wanting.unschedulable:
-            first = next(iter(self._wanting.unschedulable.values()))
-            times.append(first.entered + self._settings.max_unschedulable)
+        times = self._moving.waking.times()
+        if (first := self._wanting.longest()) is not None:
+            times.append(first.entered + self._moving.settings.max_unschedulable)
         return max(0.0, min(times) - now) if times else None
 
     # The cluster changes
 
-    def happened(self, event: ClusterEvent, old: Any, new: Any, now: float) -> int:
-        """An event has come: move the units that it may help. Returns how many units were moved."""
+    def happened(self, event: ClusterEvent, old: Any, new: Any, now: float) -> bool:
+        """An event has come: move the units that it may help, or some of them; `pop` moves the others.
+
+        Returns whether a unit may be tried because of that.
+        """
+        self._note(event, old, new, now)
+        return self._moving.move_helped(now)
+
+    def _note(self, event: ClusterEvent, old: Any, new: Any, now: float) -> None:
+        """An event has come: the units that it may help are to be moved."""
+        self._events += 1
         happened = Happened(event, old, new)
         if self._flights and self._wanting.is_registered(event):
             self._flights.note(happened)
-        moved, held = self._wanting.helped(happened, now)
-        for unit in moved:
-            self._try_again(unit, now)
-        for unit in held:
-            self._admit_again(unit, now)
-        return len(moved) + sum(unit.place is not Place.GATED for unit in held)
+        self._moving.help(self._wanting.helped(happened, now), self._events)
 
     def activate(self, uids: Iterable[str], now: float) -> None:
         """Try these units again as soon as they have backed off."""
         for uid in uids:
             if uid in self._wanting.unschedulable:
-                self._try_again(self._wanting.unschedulable[uid], now)
-
-    # Moving between places
-
-    def _look_again(self, unit: Unit) -> None:
-        """Try a gated or unschedulable unit again at the next call that passes the time."""
-        if unit.place in (Place.GATED, Place.UNSCHEDULABLE) and unit.wake_at != unit.entered:
-            self._waking.look_at(unit, unit.entered)
+                self._moving.try_again(self._wanting.unschedulable[uid], now)
 
     def _keep_together(self, unit: Unit, now: float) -> bool:
-        """Queue anew the members that now belong to another group or to none; returns whether others are left."""
+        """Queue anew the members that now belong to another group or to none; returns whether the unit has others."""
         strangers = [pod for pod in unit.members if self._group_of(pod) != unit.group]
         if strangers:
             self._drop(unit, {pod.uid for pod in strangers})
             for pod in strangers:
                 self.add(pod, now)
+                if pod.nominated_node_name:  # the pod may no longer keep room from others, as in an incomplete group
+                    self._note(ClusterEvent("pods", Action.DELETE), pod, None, now)
         return unit.place is not Place.GONE
 
-    def _admit_again(self, unit: Unit, now: float) -> None:
-        """The reason why the unit was gated may be gone: ask the `pre_enqueue` plugins again."""
-        if self._keep_together(unit, now) and unit.place is Place.GATED:
-            self._wanting.end(unit.uid)
-            self._admit(unit, now)
 
-    def _admit(self, unit: Unit, now: float) -> None:
-        status = self._profiles[unit.scheduler_name].pre_enqueue(unit.members)
-        if status.is_success:
-            self._activate(unit, now)
-        else:
-            unit.rejected_by = status.held_by | {status.plugin}
-            unit.message = status.message
-            unit.move(Place.GATED, now)
-            self._wanting.begin(unit)
-            if status.code is Code.ERROR:  # a plugin's fault: nothing in the cluster need ever change for another try
-                self._waking.look_at(unit, now + FAULT_RETRY)
-
-    def _try_again(self, unit: Unit, now: float) -> None:
-        """Take the unit out of `unschedulable`: it may be schedulable now."""
-        self._wanting.end(unit.uid)
-        self._back_off_or_activate(unit, now)
-
-    def _back_off_or_activate(self, unit: Unit, now: float) -> None:
-        if unit.due > now:
-            unit.move(Place.BACKOFF, now)
-            self._waking.back_off(unit)
-        else:
-            self._activate(unit, now)
-
-    def _activate(self, unit: Unit, now: float) -> None:
-        unit.move(Place.ACTIVE, now)
-        unit.since = now
-        if unit.complete is None:
-            unit.complete = now
-        # Whom room is kept for comes before all others of the same priority.
-        since = -math.inf if self.nominations.is_expected(unit.group) else unit.added
-        key = self._profiles[unit.scheduler_name].sort_key(unit.pod, since)
-        self._active.push(key, unit)
-
-    def _wake(self, now: float) -> None:
-        """Activate the units that have backed off, and try again those that were unschedulable for too long."""
-        for unit in self._waking.backed_off(now):
-            self._activate(unit, now)
-        for unit in self._waking.to_look_at(now):
-            if unit.place is Place.UNSCHEDULABLE:
-                self._try_again(unit, now)
-            elif unit.place is Place.GATED:
-                self._admit_again(unit, now)
-        for unit in self._wanting.unschedulable_for(self._settings.max_unschedulable, now):
-            self._try_again(unit, now)
-
-    def _start_anew(self, unit: Unit, now: float) -> None:
-        """The unit has changed: forget that decisions on it took too long.
-
-        This happens at most once in MAX_OVERRUN_BACKOFF seconds, so that a unit that changes all the time still backs
-        off.
-        """
-        if not unit.overruns or now < unit.renewed + MAX_OVERRUN_BACKOFF:
-            return
-        unit.overruns, unit.renewed = 0, now
-        unit.due = min(unit.due, due(now, self._settings.after_rejection(unit)))
-        if unit.place is Place.BACKOFF:
-            self._waking.back_off(unit)
+def _differ(before: PodInfo, after: PodInfo) -> bool:
+    """Whether this change of a pod may let plugins tell the pod from others of its kind."""
+    return (
+        before.annotations != after.annotations
+        or before.owners != after.owners
+        or before.nominated_in_status != after.nominated_in_status
+    )

@@ -1,9 +1,11 @@
 """The active units in order. The units of a namespace that has used much of the scheduler's time let others pass.
 
 Rules:
-- Units are taken in the order of their sort keys, as long as no namespace has used more time than it may.
-- A namespace may use ALLOWANCE seconds of deciding at once, and SHARE seconds of each second after that. A namespace
-  that has used more is late: the units of other namespaces pass its units, unless its units have the higher priority.
+- Units are taken in the order of their sort keys, as long as no namespace has used more time than it may. Units with
+  equal keys are taken in the order of their arrival.
+- A namespace may use ALLOWANCE seconds of deciding at once, and SHARE seconds of each second after that (a token
+  bucket). A namespace that has used more is late: the units of other namespaces pass its units, unless its units have
+  the higher priority.
 - The units of one namespace keep their order among themselves. No unit waits while the scheduler has nothing else to
   do.
 """
@@ -25,7 +27,8 @@ SHARE = 0.5
 MOST_NAMESPACES = 1024
 """Namespaces with an account of used time; when there are more, the settled accounts are dropped."""
 
-_Entry = tuple[tuple[float, ...], int, Unit]
+_Entry = tuple[tuple[float, ...], int, int, Unit]
+"""The sort key of a unit, the number of its arrival, a number that no other entry has, and the unit."""
 
 
 class Turns:
@@ -34,38 +37,38 @@ class Turns:
     def __init__(self) -> None:
         self._due: list[_Entry] = []
         self._most = FEWEST
-        """With more entries, those of units that are gone are dropped."""
-        self._late: list[tuple[tuple[float, ...], int, Unit, str]] = []
+        """When the heap has more entries than this, the entries of units that are gone are dropped."""
+        self._late: list[tuple[tuple[float, ...], int, int, Unit, str]] = []
         self._late_of: Counter[str] = Counter()
         self._spent: dict[str, tuple[float, float]] = {}
-        """For each namespace the seconds that it has used and not yet paid back, and the time at which this was so."""
+        """For each namespace the seconds that it owed when it last used time, and the time of that."""
         self._number = itertools.count()
 
     def __len__(self) -> int:
         return len(self._due) + len(self._late)
 
     def __iter__(self) -> Iterator[Unit]:
-        yield from [unit for _, _, unit in self._due] + [unit for _, _, unit, _ in self._late]
+        yield from [entry[3] for entry in self._due] + [entry[3] for entry in self._late]
 
     def push(self, key: tuple[float, ...], unit: Unit) -> None:
         """Add a unit that is to be tried."""
-        heapq.heappush(self._due, (key, next(self._number), unit))
+        heapq.heappush(self._due, (key, unit.arrival, next(self._number), unit))
         self._most = without_void(self._due, _is_active, self._most)
 
     def pop(self, now: float) -> Unit | None:
         """The unit to try next; None when there is no unit."""
         while self._due:
-            if self._late and self._late[0][2].pod.priority > self._due[0][2].pod.priority:
+            if self._late and self._late[0][3].pod.priority > self._due[0][3].pod.priority:
                 break
             entry = heapq.heappop(self._due)
-            namespace = entry[2].pod.namespace
+            namespace = entry[3].pod.namespace
             if not self._late_of.get(namespace) and self._owes(namespace, now) <= ALLOWANCE:
-                return entry[2]
+                return entry[3]
             heapq.heappush(self._late, (*entry, namespace))
             self._late_of[namespace] += 1
         if not self._late:
             return None
-        _, _, unit, namespace = heapq.heappop(self._late)
+        *_, unit, namespace = heapq.heappop(self._late)
         self._late_of[namespace] -= 1
         return unit
 
@@ -82,4 +85,4 @@ class Turns:
 
 
 def _is_active(entry: _Entry) -> bool:
-    return entry[2].place is Place.ACTIVE
+    return entry[3].place is Place.ACTIVE

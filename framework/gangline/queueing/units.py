@@ -53,11 +53,16 @@ NEXT: Mapping[Place, frozenset[Place]] = {
 
 @dataclass(slots=True, eq=False)
 class Unit:
-    """The pods that are decided in one scheduling cycle: one pod, or the members of a group that wait for a node."""
+    """The pods that are decided in one scheduling cycle: one pod, or the members of a group that wait for a node.
+
+    Times are seconds, as the callers of the queue pass them.
+    """
 
     members: list[PodInfo]
     added: float
     """When the unit was first queued."""
+    arrival: int = 0
+    """The number of units that were queued before."""
     since: float = 0.0
     """When the unit last became active."""
     complete: float | None = None
@@ -70,6 +75,12 @@ class Unit:
     rejections: int = 0
     """The number of attempts that lengthen the backoff."""
     rejected_by: frozenset[str] = frozenset()
+    kind: Hashable | None = None
+    """Equal for units that are decided alike, if the same plugins rejected them; None for a unit unlike all others."""
+    taken: int = 0
+    """The number of events that had come when the unit was last taken into flight."""
+    ticket: int = 0
+    """The number of the unit's last entry among the units of its kind; 0 if the unit does not wait there."""
     message: str = ""
     place: Place = Place.NEW
     """The place of the unit; only `move` changes it."""
@@ -86,7 +97,11 @@ class Unit:
     wake_at: float = math.inf
     """When the unit is tried again even if no event has come."""
     leads: list[PodInfo] = field(default_factory=list)
-    """One member of each pod class and claim, for hints; empty when `kinds` has to find them."""
+    """One member for each pod class and set of claims, for hints; empty when `kinds` has to find them."""
+    is_incomplete: bool = False
+    """Whether the group was last rejected because members are missing, and none has come since."""
+    is_held: bool = False
+    """Whether the group had enough members when it was last gated, and too few of them were let in."""
     told: str = ""
     """The last message about a group that is gated."""
     scheduler_name: str = ""
@@ -102,8 +117,13 @@ class Unit:
 
     @property
     def uid(self) -> str:
-        """The identity of the unit."""
+        """The key of the group, or the UID of a pod on its own."""
         return self.group or self.members[0].uid
+
+    @property
+    def lacks_members(self) -> bool:
+        """Whether members of the group have to be created before it can be tried; such a group keeps no room."""
+        return bool(self.group) and (self.is_incomplete or (self.place is Place.GATED and not self.is_held))
 
     def move(self, place: Place, now: float) -> None:
         """Move the unit to another place. Raises ValueError if that place cannot be reached from this one."""
@@ -113,7 +133,7 @@ class Unit:
         self.entered = now
 
     def kinds(self) -> list[PodInfo]:
-        """One member of each pod class and claim, of either kind."""
+        """One member for each pod class and set of claims (GpuClaim, ResourceClaims): hints are asked about these."""
         if not self.leads:
             self.leads = list({_kind(pod): pod for pod in self.members}.values())
         return self.leads
@@ -135,7 +155,7 @@ class Unit:
         return bool(self.group) and _own(before.annotations) != _own(after.annotations)
 
     def replace(self, pod: PodInfo) -> PodInfo:
-        """Replace the record of a pod by a newer one; returns the older one."""
+        """Replace the record of a pod by a newer one; returns the older one. Raises KeyError for an unknown pod."""
         for pods in (self.members, self.late):
             for i, member in enumerate(pods):
                 if member.uid == pod.uid:
@@ -146,7 +166,7 @@ class Unit:
 
 
 def _own(annotations: Mapping[str, str]) -> Mapping[str, str]:
-    """The annotations without those that the scheduler itself writes on waiting pods, for autoscalers."""
+    """The annotations except the ones that the scheduler itself writes on waiting pods, for autoscalers."""
     if CONSUMED_REQUEST not in annotations and CONSUMED_CLASS not in annotations:
         return annotations
     return {key: value for key, value in annotations.items() if key not in (CONSUMED_REQUEST, CONSUMED_CLASS)}

@@ -1,7 +1,7 @@
-"""Drops the void entries of a heap: those of units that have moved on.
+"""Drops the void entries of a heap: the entries of units that have moved on.
 
-Whoever takes the entries of a heap passes over the void ones. A scheduler that stands by takes none, and pods come and
-go for weeks.
+Code that takes entries from a heap passes over void ones, so most heaps get rid of them. A scheduler that stands by
+takes no entries, while pods come and go for weeks: without this module its heaps would grow without end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Entry = TypeVar("Entry", bound=tuple[Any, ...])
 def without_void(heap: list[Entry], is_valid: Callable[[Entry], bool], most: int) -> int:
     """Drop the void entries of a heap that has more than `most` entries; returns the next `most`.
 
-    So an entry costs the same on average, however many there are.
+    That is twice the number of entries that are left, so a drop costs constant time per added entry on average.
     """
     if len(heap) <= most:
         return most

@@ -1,8 +1,9 @@
 """Pods that have been decided but are held at permit until every plugin that holds them allows them.
 
-The decision on a pod names the plugins that hold it. The binder then adds the pod to `WaitingPods` and awaits its
-verdict, while the scheduler decides on other pods. Plugins find the pod through their handle, and allow or reject it;
-the binder rejects it when the time of a plugin is over. The first verdict stays.
+The profile that decides a pod (`Runtime`) adds the pod to `WaitingPods` when plugins hold it, and removes the pod when
+its verdict is known or the decision is given back; nothing else adds or removes pods. The binder awaits the verdict,
+while the scheduler decides on other pods. Plugins find the pod through their handle, and allow or reject it; the binder
+rejects the pod when the time of a plugin is over. The first verdict stays.
 """
 
 from __future__ import annotations
@@ -81,14 +82,6 @@ class WaitingPods:
         self._pods[waiting.pod.uid] = waiting
         for plugin in waiting.plugins:
             self._held.setdefault(plugin, {})[waiting.pod.uid] = waiting
-
-    def hold(self, pod: PodInfo, node: str, plugins: Iterable[str]) -> PodAtPermit:
-        """The held pod with its verdict so far; from now on held by these plugins if it was not held."""
-        waiting = self._pods.get(pod.uid)
-        if waiting is None:
-            waiting = PodAtPermit(pod, node, plugins)
-            self.add(waiting)
-        return waiting
 
     def remove(self, uid: str) -> None:
         """The pod is no longer held."""

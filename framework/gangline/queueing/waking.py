@@ -30,7 +30,7 @@ class Waking:
         self._backoff: Heap = []
         self._timers: Heap = []
         self._most_backoff = self._most_timers = FEWEST
-        """With more entries, void ones are dropped."""
+        """When a heap has more entries than this, its void entries are dropped."""
         self._number = itertools.count()
 
     def back_off(self, unit: Unit) -> None:

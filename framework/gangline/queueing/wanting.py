@@ -1,40 +1,69 @@
 """Which cluster events the rejected and the gated units wait for, and which of these units an event may help.
 
 A rejected unit waits for the events that the plugins which rejected it have registered, with or without hints. Units
-that the same plugins rejected wait for the same events, so they are counted together. An event for which no unit waits
-costs nothing.
+that the same plugins rejected wait for the same events, so they are kept together. An event for which no unit waits
+costs nothing. Hints are asked about one unit of each kind (see `alike`): the answer holds for all units of the kind.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from gangline.api.hints import ANY_EVENT, ClusterEvent, EventHint, Hint
 from gangline.deadline import Deadline
+from gangline.queueing.alike import Alike, SortKey
 from gangline.queueing.hinting import Happened, HintTime
 from gangline.queueing.units import Place, Unit
 from gangline.state.pods import PodInfo
 
 log = logging.getLogger(__name__)
 
+_AT_ONCE = 64
+"""About how many units hints are asked between two looks at the clock."""
+Each = TypeVar("Each", Alike, Unit)
+
 Rejecters = tuple[str, frozenset[str]]
-"""A scheduler name and the plugins that rejected a unit; units alike in both wait for the same events."""
+"""A scheduler name and the plugins that rejected a unit; units for which both are equal wait for the same events."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """The units that the same plugins rejected, or hold at the gate."""
+
+    alone: dict[str, Unit] = field(default_factory=dict)
+    """The unschedulable units without a kind, and the gated units, by UID."""
+    alike: dict[object, Alike] = field(default_factory=dict)
+    """The other unschedulable units by kind."""
+
+
+@dataclass(slots=True)
+class Helped:
+    """The units that an event may help."""
+
+    alone: list[Unit] = field(default_factory=list)
+    """Units to try or to ask about again."""
+    alike: list[Alike] = field(default_factory=list)
+    """Units to wake one by one."""
 
 
 class Wanting:
-    """Counts the units that wait for events. The caller passes the time."""
+    """Holds the units that wait for events. The caller passes the time."""
 
     def __init__(self) -> None:
         self.time = HintTime()
         self._hints: dict[str, dict[str, tuple[EventHint, ...]]] = {}
         """The registered events of each plugin, by scheduler name and plugin name."""
-        self.unschedulable: dict[str, Unit] = {}
+        self.unschedulable: OrderedDict[str, Unit] = OrderedDict()
         """The rejected units by UID, in the order in which they were rejected."""
         self.gated: dict[str, Unit] = {}
         """The gated units by UID."""
-        self._units: Counter[Rejecters] = Counter()
+        self._waiting: dict[Rejecters, _Waiting] = {}
+        self._tickets = itertools.count(1)
 
     def serve(self, scheduler_name: str, events: Mapping[str, Sequence[EventHint] | None]) -> None:
         """`events` holds the events that each plugin of a profile has registered; None stands for every event."""
@@ -46,48 +75,88 @@ class Wanting:
         """Drop all other profiles."""
         self._hints = {name: hints for name, hints in self._hints.items() if name in scheduler_names}
 
-    def begin(self, unit: Unit) -> None:
-        """A gated or unschedulable unit waits from now on for the events of the plugins in its `rejected_by`."""
-        held = self.gated if unit.place is Place.GATED else self.unschedulable
-        held[unit.uid] = unit
-        self._units[_rejecters(unit)] += 1
+    def begin(self, unit: Unit, key: SortKey = ()) -> Alike | None:
+        """A gated or unschedulable unit waits from now on for the events of the plugins in its `rejected_by`.
+
+        `key` is the place of a unit with a kind in the order of the queue. Returns the units of this kind, if the unit
+        has one.
+        """
+        waiting = self._waiting.setdefault(_rejecters(unit), _Waiting())
+        if unit.place is Place.GATED:
+            self.gated[unit.uid] = unit
+            unit.kind = None
+        else:
+            self.unschedulable[unit.uid] = unit
+        if unit.kind is None:
+            waiting.alone[unit.uid] = unit
+            return None
+        alike = waiting.alike.setdefault(unit.kind, Alike())
+        alike.add(unit, key, next(self._tickets))
+        return alike
 
     def end(self, uid: str) -> None:
         """The unit no longer waits for events, if it did."""
         unit = self.unschedulable.pop(uid, None) or self.gated.pop(uid, None)
-        if unit is None:
-            return
+        if unit is not None:
+            self._part(unit)
+
+    def single_out(self, unit: Unit) -> bool:
+        """The unit has changed: what holds for its kind may not hold for the unit. It goes on waiting.
+
+        Returns whether an event has come that may help the unit, and after which no unit of the kind was tried yet.
+        """
+        if unit.place is not Place.UNSCHEDULABLE or unit.kind is None:
+            return False
+        alike = self._part(unit)
+        unit.kind = None
+        self._waiting.setdefault(_rejecters(unit), _Waiting()).alone[unit.uid] = unit
+        return alike is not None and alike.helped is not None
+
+    def _part(self, unit: Unit) -> Alike | None:
+        """Take the unit from the units that the same plugins rejected; returns the units of its kind."""
         rejecters = _rejecters(unit)
-        self._units[rejecters] -= 1
-        if not self._units[rejecters]:
-            del self._units[rejecters]
+        waiting = self._waiting[rejecters]
+        alike = None
+        if unit.kind is None:
+            del waiting.alone[unit.uid]
+        else:
+            alike = waiting.alike[unit.kind]
+            alike.remove(unit)
+            if not alike:
+                del waiting.alike[unit.kind]
+        if not waiting.alone and not waiting.alike:
+            del self._waiting[rejecters]
+        return alike
 
     def is_registered(self, event: ClusterEvent) -> bool:
         """Whether any plugin has registered the event, even if no unit waits for it."""
         registered = (hint for plugins in self._hints.values() for hints in plugins.values() for hint in hints)
         return any(hint.event.matches(event) for hint in registered)
 
-    def unschedulable_for(self, seconds: float, now: float) -> list[Unit]:
-        """The units that were rejected so long ago, or longer."""
-        found = []
-        for unit in self.unschedulable.values():
-            if unit.entered + seconds > now:
-                break
-            found.append(unit)
-        return found
+    def longest(self) -> Unit | None:
+        """The unschedulable unit that was rejected the longest time ago."""
+        return next(iter(self.unschedulable.values()), None)
 
-    def helped(self, happened: Happened, now: float) -> tuple[list[Unit], list[Unit]]:
-        """The unschedulable and the gated units that the event may help."""
-        wanting = {each: hints for each in self._units if (hints := self._hints_of(each, happened.event))}
+    def everybody(self) -> Iterable[Unit]:
+        """All unschedulable and gated units."""
+        return itertools.chain(self.unschedulable.values(), self.gated.values())
+
+    def helped(self, happened: Happened, now: float) -> Helped:
+        """The units that the event may help."""
+        helped = Helped()
+        wanting = [
+            (waiting, hints)
+            for each, waiting in self._waiting.items()
+            if (hints := self._hints_of(each, happened.event))
+        ]
         if not wanting:
-            return [], []
+            return helped
         until = self.time.begin(now)
-        rejected, gated = (
-            [unit for unit in units if _helps(unit, wanting.get(_rejecters(unit), ()), happened, until)]
-            for units in (self.unschedulable.values(), self.gated.values())
-        )
+        for waiting, hints in wanting:
+            helped.alike += _helped(list(waiting.alike.values()), Alike.first, hints, happened, until)
+            helped.alone += _helped(list(waiting.alone.values()), _itself, hints, happened, until)
         self.time.end()
-        return rejected, gated
+        return helped
 
     def is_helped(self, unit: Unit, events: list[Happened] | None, now: float) -> bool:
         """Whether one of the events may help the unit; True for None, which stands for too many events to remember."""
@@ -106,6 +175,30 @@ class Wanting:
 
 def _rejecters(unit: Unit) -> Rejecters:
     return unit.scheduler_name, unit.rejected_by
+
+
+def _itself(unit: Unit) -> Unit:
+    return unit
+
+
+def _helped(
+    waiting: list[Each],
+    lead: Callable[[Each], Unit | None],
+    hints: Sequence[EventHint],
+    happened: Happened,
+    until: Deadline,
+) -> list[Each]:
+    """The entries of `waiting` whose `lead` the event may help.
+
+    When the time for hints is used up (`until`), all entries that were not looked at yet are returned as well.
+    """
+    helped: list[Each] = []
+    for start in range(0, len(waiting), _AT_ONCE):
+        if until.passed:
+            return helped + waiting[start:]
+        part = waiting[start : start + _AT_ONCE]
+        helped += [each for each in part if (unit := lead(each)) is not None and _helps(unit, hints, happened, until)]
+    return helped
 
 
 def _helps(unit: Unit, hints: Sequence[EventHint], happened: Happened, until: Deadline) -> bool:

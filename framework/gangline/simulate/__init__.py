@@ -18,19 +18,22 @@
 
     pods = run(story(), clock)
 
-Tests that tell a story with schedulers say it shorter with a `SimulatedCluster`.
+A `SimulatedCluster` makes tests with schedulers shorter.
 
-Everything in it is decided by the manifests and the code: there is no I/O, no thread and no wall clock.
+Only the manifests and the code decide what happens: there is no I/O, no thread and no wall clock.
 """
 
+from gangline.loop.scheduler import Options, Scheduler
 from gangline.simulate.claim_controller import ClaimController
-from gangline.simulate.client import Faults, SimulatedClient
-from gangline.simulate.cluster import SimulatedCluster, running
+from gangline.simulate.client import Faults, SimulatedClient, no_faults
+from gangline.simulate.cluster import SimulatedCluster, make_scheduler, running
 from gangline.simulate.controller import Workloads
+from gangline.simulate.electing import Election, Tenure
 from gangline.simulate.fleet import gpu_nodes
 from gangline.simulate.kubelet import Kubelet
 from gangline.simulate.manifests import RUN_SECONDS
 from gangline.simulate.server import InMemoryServer
+from gangline.simulate.session import simulate
 from gangline.simulate.time import EPOCH, Deadlock, VirtualClock, VirtualLoop, looping, run
 
 __all__ = [
@@ -38,16 +41,23 @@ __all__ = [
     "RUN_SECONDS",
     "ClaimController",
     "Deadlock",
+    "Election",
     "Faults",
     "InMemoryServer",
     "Kubelet",
+    "Options",
+    "Scheduler",
     "SimulatedClient",
     "SimulatedCluster",
+    "Tenure",
     "VirtualClock",
     "VirtualLoop",
     "Workloads",
     "gpu_nodes",
     "looping",
+    "make_scheduler",
+    "no_faults",
     "run",
     "running",
+    "simulate",
 ]

@@ -1,4 +1,4 @@
-"""The part of the placed groups that are as close together as they should be.
+"""The fraction of the placed groups whose pods are as close together as they should be.
 
 Rules:
 - A group with a preferred or required level is right if all of its members are in one domain of this level; if it has
@@ -25,7 +25,7 @@ from gangline.state.topology import NO_DOMAIN, Domains, Topology
 
 
 def accuracy(runtimes: Mapping[str, Runtime]) -> float:
-    """The part of the groups that are right, 0..1; 1 if no group is judged."""
+    """The fraction of the judged groups that are right, 0..1; 1 if no group is judged."""
     judged = [right for runtime in runtimes.values() for right in _judged(runtime.handle)]
     return sum(judged) / len(judged) if judged else 1.0
 
@@ -46,7 +46,7 @@ def _judged(handle: FrameworkHandle) -> Iterator[bool]:
 
 
 def _verdicts(handle: FrameworkHandle, membership: Membership, pods: Sequence[PodInfo]) -> Iterator[bool]:
-    """Whether the group is right, and each of its parts."""
+    """Whether the group as a whole is right, and whether each of its parts is."""
     topology, group = handle.topology, membership.group
     parts = {part.name: part.topology for part in group.subgroups if _level(part.topology)}
     if _level(group.topology):

@@ -25,7 +25,9 @@ def applied(
     manager: str,
     force: bool,
 ) -> tuple[Data, Managers]:
-    """The object and the managers of its fields. Raises Conflict if another one owns a field and force is off."""
+    """The object after the apply, and the managers of its fields. Raises Conflict if another manager owns a field and
+    `force` is off.
+    """
     fields = {path: value for path, value in leaves(body).items() if path not in IDENTITY}
     taken = [
         path for path, value in fields.items() if managed.get(path, frozenset()) - {manager} and at(old, path) != value

@@ -24,12 +24,12 @@ Arrival = tuple[float, list[Manifest]]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The cluster at one time, without deleted pods."""
+    """The cluster at one time; deleted pods do not count."""
 
     seconds: float
     """Seconds since the start."""
     arrived: int
-    """Existing pods, finished ones too."""
+    """Existing pods, also finished ones."""
     queued: int
     """Pods without a node."""
     running: int
@@ -37,7 +37,7 @@ class Sample:
     gpus: int
     gpus_used: int
     success_rate: float
-    """The part of all created pods that have been given a node, 0..1; 1 if there are no pods."""
+    """The fraction of the existing pods that have a node or have ended, 0..1; 1 if there are no pods."""
     utilization: float
     """The part of all GPUs that is in use, 0..1; 0 if there are no GPUs."""
     accuracy: float

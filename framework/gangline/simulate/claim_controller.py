@@ -1,10 +1,11 @@
-"""Simulates the controller of ResourceClaims: makes claims from templates, and takes devices back from pods that ended.
+"""Simulates the controller of ResourceClaims: creates claims from templates, and takes devices back from ended pods.
 
-As kube-controller-manager does: a claim that is made for a pod has the pod as its owner, and its name stands in the
-status of the pod. A pod that has ended, or is gone, no longer reserves a claim; a claim that lost its last consumer so
-gives its devices back. A claim that was made for a pod is deleted with the pod, or when the pod has ended. A claim in
-spec.resourceClaims of a PodGroup is made for the PodGroup and reserved for it until it is deleted. Only an API server
-with the feature gate DRAWorkloadResourceClaims keeps this field, so the controller needs no gate of its own.
+The rules are those of kube-controller-manager. A claim that is created for a pod has the pod as its owner, and the
+status of the pod has its name. A pod that has ended, or is gone, no longer reserves a claim. A claim that loses its
+last consumer in this way gives its devices back. A claim that was created for a pod is deleted with the pod, or when
+the pod has ended. A template in spec.resourceClaims of a PodGroup gives one claim to the PodGroup, reserved for it
+until the PodGroup is deleted. Only an API server with the feature gate DRAWorkloadResourceClaims keeps this field, so
+the controller needs no gate of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from gangline.simulate.server import InMemoryServer
 from gangline.simulate.workloads import FINISHED, controller
 
 ENTRY = "resource.kubernetes.io/pod-claim-name"
-"""On a claim that was made for a pod: the entry of the pod's spec.resourceClaims."""
+"""The annotation of a claim that was created for a pod: the name of the entry in the pod's spec.resourceClaims."""
 
 POD_GROUPS = (POD_GROUPS_V1BETA1, POD_GROUPS_V1ALPHA2)
 """PodGroups in both of their versions; an API server serves one of them."""
@@ -76,7 +77,7 @@ class ClaimController:
             self._make(self._get(PODS, namespace, owner["name"]))
 
     def _see_group(self, notice: Notice) -> None:
-        """Pods waited for the group, or its claims are used no more."""
+        """A PodGroup was created, for which pods may have waited, or was deleted, so that its claims are free."""
         group = notice.revision.data
         namespace, name = _key(group)
         if not group.get("spec", {}).get("resourceClaims"):
@@ -125,7 +126,7 @@ class ClaimController:
             self._server.replace(PODS, {**pod, "status": status}, subresource="status")
 
     def _made(self, template: Data, pod: Data, entry: Data) -> str:
-        """The name of the claim for an entry of a pod: a new one, or that of the pod's group."""
+        """The name of the claim for an entry of a pod: of a new claim, or of the claim of the pod's group."""
         group = self._group(pod["metadata"]["namespace"], _group_of(pod))
         if group is None or entry not in group.get("spec", {}).get("resourceClaims", ()):
             return _name_of(self._server.create(RESOURCE_CLAIMS, _made_from(template, pod, entry["name"], PODS)))
@@ -141,7 +142,7 @@ class ClaimController:
         return next((each for each in found if each is not None), None)
 
     def _reserve(self, claim: Data | None, pod: Data) -> None:
-        """Reserve a claim that has devices for a pod that has a node without the help of a scheduler."""
+        """Reserve a claim that has devices for a pod whose node no scheduler has chosen."""
         if claim is None or "allocation" not in claim.get("status", {}) or _is_done(pod):
             return
         consumers = claim["status"].get("reservedFor", [])
@@ -154,7 +155,7 @@ class ClaimController:
             self._write(claim, {**claim["status"], "reservedFor": [*consumers, consumer]})
 
     def _tidy(self, namespace: str, name: str) -> None:
-        """Drop consumers that have ended; a claim that nobody uses any more gives its devices back, or goes."""
+        """Remove ended consumers from a claim. A claim without consumers gives its devices back, or is deleted."""
         claim = self._get(RESOURCE_CLAIMS, namespace, name)
         if claim is None:
             return
@@ -179,7 +180,7 @@ class ClaimController:
                 self._server.delete(RESOURCE_CLAIMS, name, namespace=namespace, uid=claim["metadata"]["uid"])
 
     def _is_alive(self, namespace: str, consumer: Mapping[str, Any]) -> bool:
-        """Whether a consumer still uses the claim; one that is neither pod nor PodGroup does as long as it says so."""
+        """Whether a consumer still uses the claim. A consumer that is neither a pod nor a PodGroup always does."""
         if (consumer.get("apiGroup"), consumer["resource"]) == (POD_GROUPS_V1ALPHA2.group, POD_GROUPS_V1ALPHA2.plural):
             group = self._group(namespace, consumer["name"])
             return group is not None and group["metadata"]["uid"] == consumer["uid"]
@@ -213,7 +214,7 @@ def _key(data: Data) -> Key:
 
 
 def _claims(pod: Data) -> Iterator[str]:
-    """The names of the claims of a pod, as far as they are there."""
+    """The names of the claims of a pod, as far as the claims have been created."""
     for entry in pod["spec"].get("resourceClaims", ()):
         if entry.get("resourceClaimName"):
             yield entry["resourceClaimName"]

@@ -1,4 +1,4 @@
-"""Gives new pods what the admission webhook gives them for a GpuClaim that names a DeviceClass: a ResourceClaim."""
+"""Does the work of the admission webhook for new pods whose GpuClaim names a DeviceClass: adds a ResourceClaim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an API server refuses in an update of a ResourceClaim, with its messages."""
+"""The reasons for which an API server refuses an update of a ResourceClaim, with the server's messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MOST_CONSUMERS = 256
 
 
 def fault(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """The first fault of the claim as it would be; empty if there is none."""
+    """The first fault of the update from `old` to `new`; empty if there is none."""
     if old.get("spec") != new.get("spec"):
         return "spec: Invalid value: field is immutable"
     metadata = new["metadata"]

@@ -19,11 +19,12 @@ from gangline.simulate.server import InMemoryServer
 
 Answer = TypeVar("Answer")
 Faults = Callable[[str, Resource[Any], str], Exception | None]
-"""Called with the verb (the name of the client's method), the resource and the object's name; its result is raised."""
+"""Called with the verb (the name of the client's method), the resource and the object's name. The error that it returns
+is raised; None lets the call succeed."""
 
 
 def no_faults(verb: str, resource: Resource[Any], name: str) -> Exception | None:
-    """Every call succeeds."""
+    """The default of `faults`: every call succeeds."""
     return None
 
 

@@ -14,6 +14,7 @@ cluster.play(story)
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
@@ -21,12 +22,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from gangline import config
+from gangline.api.plugin import Clock
 from gangline.kube.resources import EVENTS, NAMESPACES, PODS, Resource, T
 from gangline.loop.scheduler import Options, Scheduler
 from gangline.profile.registry import Catalog
 from gangline.simulate.client import SimulatedClient
 from gangline.simulate.server import InMemoryServer
-from gangline.simulate.time import VirtualClock, run
+from gangline.simulate.time import VirtualClock, run, virtual_loop
 from gangline.wire.custom_resources import ALLOW
 
 STEP = 0.05  # seconds between two looks at what a story waits for
@@ -88,12 +90,20 @@ class SimulatedCluster:
         return run(story(), self.clock)
 
     async def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> float:
-        """Waits until the condition holds; returns the virtual seconds that passed. TimeoutError names waiting pods."""
-        start = self.clock.monotonic()
+        """Waits until the condition holds; returns the virtual seconds that passed. TimeoutError names waiting pods.
+
+        The condition is looked at every `STEP` seconds, but only once while nothing happens: no timer fires.
+        """
+        loop, start = virtual_loop(), self.clock.monotonic()
+        is_quiet = False
         while not condition():
-            if self.clock.monotonic() - start >= seconds:
+            left = start + seconds - self.clock.monotonic()
+            if left <= 0:
                 raise TimeoutError(f"not within {seconds:g} s; {self._waiting()}")
-            await asyncio.sleep(STEP)
+            steps = max(1, math.ceil(min(loop.until_next_timer(), left) / STEP)) if is_quiet else 1
+            fired = loop.fired
+            await asyncio.sleep(steps * STEP)
+            is_quiet = loop.fired == fired + 1
         return self.clock.monotonic() - start
 
     def _waiting(self) -> str:
@@ -119,11 +129,24 @@ class SimulatedCluster:
         client is where latency and faults are set. Raises ConfigError and PluginError.
         """
         client = client or SimulatedClient(self.server)
-        catalog = Catalog.discover().with_classes(*plugins)
-        loaded = config.load(configuration, "configuration")
-        scheduler = Scheduler(loaded, client, self.clock, catalog, options or Options(seed=seed))
+        scheduler = make_scheduler(configuration, client, self.clock, plugins, options or Options(seed=seed))
         async with running(scheduler.run()):
             yield scheduler
+
+
+def make_scheduler(
+    configuration: str,
+    client: SimulatedClient,
+    clock: Clock,
+    plugins: Iterable[type[Any]] = (),
+    options: Options | None = None,
+) -> Scheduler:
+    """A scheduler that does not run yet, of a KubeSchedulerConfiguration in YAML. Raises ConfigError and PluginError.
+
+    Profiles may name installed plugins and those that are handed in.
+    """
+    catalog = Catalog.discover().with_classes(*plugins)
+    return Scheduler(config.load(configuration, "configuration"), client, clock, catalog, options or Options())
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from gangline.kube.resources import JOBS, PODS, Resource
 from gangline.simulate.following import follow
 from gangline.simulate.history import Notice
 from gangline.simulate.server import InMemoryServer
-from gangline.simulate.workloads import OWNERS, controller, is_over, missing, reference_of
+from gangline.simulate.workloads import OWNERS, controller, has_template, is_over, missing, reference_of
 
 
 class Workloads:
@@ -81,6 +81,8 @@ class Workloads:
         pods = self._owned[reference["uid"]]
         if resource is JOBS:
             self._count(owner, list(pods.values()))
+        if not has_template(owner):
+            return
         for pod in missing(owner, list(pods.values())):
             made = self._server.create(PODS, pod)
             pods[made.data["metadata"]["uid"]] = made.data

@@ -13,7 +13,7 @@ DEFAULT_PODS = 110  # pods per node, what a kubelet registers unless told otherw
 
 
 def default_pod(pod: Data, priority_class: Mapping[str, Any] | None, now: float) -> Data:
-    """The pod with its defaults; the class is the one that it names, or the cluster's default one."""
+    """The pod with its defaults. `priority_class` is the class that the pod names, or the cluster's default class."""
     spec = {
         "schedulerName": "default-scheduler",
         "restartPolicy": "Always",
@@ -30,7 +30,7 @@ def default_pod(pod: Data, priority_class: Mapping[str, Any] | None, now: float)
 
 
 def default_node(node: Data) -> Data:
-    """The node with what is allocatable taken from its capacity, room for pods, and the label with its name."""
+    """The node with its defaults: allocatable equals capacity, room for pods, and the label kubernetes.io/hostname."""
     status = dict(node.get("status", {}))
     given = status.get("capacity") or status.get("allocatable") or {}
     capacity = {"pods": str(DEFAULT_PODS), **given}
@@ -64,7 +64,7 @@ def _port(port: Mapping[str, Any], host_network: bool) -> Data:
 
 
 def _resources(resources: Mapping[str, Any]) -> Data:
-    """A limit without a request is the request, too."""
+    """The resources of a container, where a limit without a request is the request, too."""
     requests = {**resources.get("limits", {}), **resources.get("requests", {})}
     return {**resources, "requests": requests} if requests else dict(resources)
 

@@ -1,4 +1,4 @@
-"""Disruption budgets as far as evictions need them: the pods of a budget, and how many more may be disrupted."""
+"""The part of disruption budgets that evictions need: the pods of a budget, and how many more may be disrupted."""
 
 from __future__ import annotations
 

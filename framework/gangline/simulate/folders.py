@@ -101,7 +101,9 @@ def _has_profiles(data: Mapping[str, Any]) -> bool:
 
 
 def _named(values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The profiles in a chart's values as the chart calls them: those without a name, unless another one has it."""
+    """The profiles in a chart's values. A profile without a name gets the chart's default name, unless another profile
+    has this name.
+    """
     scheduler = values.get("scheduler")
     name = (isinstance(scheduler, dict) and scheduler.get("name")) or _CHARTS_NAME
     own = [{"schedulerName": name, **each} for each in values["profiles"]]
@@ -125,6 +127,6 @@ def _of_case(manifest: Manifest) -> Iterator[Manifest]:
 
 
 def _anew(data: dict[str, Any]) -> dict[str, Any]:
-    """The object without an identity, which the simulated API server gives it."""
+    """The object without uid, resourceVersion and the like: the simulated API server gives it new ones."""
     metadata = {key: value for key, value in data.get("metadata", {}).items() if key not in ("uid", "resourceVersion")}
     return {**data, "metadata": metadata}

@@ -16,7 +16,7 @@ from gangline.simulate.server import InMemoryServer
 async def follow(server: InMemoryServer, resource: Resource[Any]) -> AsyncGenerator[Notice, None]:
     """Notices of all objects and changes, without end; when a watch ends, the next one begins.
 
-    If changes were forgotten, the deleted objects are reported as deleted, and all existing objects as added.
+    If the server has forgotten changes, objects that are gone are reported as deleted, and all existing ones as added.
     """
     known: dict[str, Revision] = {}
     version = 0

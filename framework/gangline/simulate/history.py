@@ -85,7 +85,7 @@ class History:
         self.wake()
 
     def forget(self, version: int) -> None:
-        """A watch cannot begin before this resourceVersion any more; those that are open go on."""
+        """Forget the changes up to this resourceVersion: no watch can begin before it any more. Open watches go on."""
         self._forgotten = max(self._forgotten, version)
 
     def after(self, version: int) -> int:

@@ -26,10 +26,10 @@ READY = ("Initialized", "PodReadyToStartContainers", "ContainersReady", "Ready")
 class Kubelet:
     """Runs the pods of every node of a server.
 
-    ``start_seconds`` pass between binding and running; a deleted pod ends after ``stop_seconds``, or its grace period
-    if that is shorter. Pods on a node that does not exist do not start. Pods on a node that nobody hears of, whose
-    condition Ready is Unknown, neither start nor end until it is heard of again or its Node is deleted. New nodes
-    become ready, unless they have a Ready condition.
+    ``start_seconds`` pass between binding and running. A deleted pod ends after ``stop_seconds``, or after its grace
+    period if that is shorter. Pods on a node that does not exist do not start. Pods on an unreachable node, whose
+    condition Ready is Unknown, neither start nor end until the node is reachable again or is deleted. New nodes become
+    ready, unless they have a Ready condition.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Kubelet:
             )
 
     async def _node_heard_of(self, pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The node of a pod as soon as it is heard of; None if there is no such node, or no more."""
+        """Wait until the node of a pod is reachable; returns the node, or None if it does not exist (any more)."""
         while True:
             try:
                 node = self._server.get(NODES, pod["spec"]["nodeName"]).data
@@ -163,7 +163,7 @@ class Kubelet:
 
 
 def _is_heard_of(node: Mapping[str, Any]) -> bool:
-    """Whether the control plane hears of a node."""
+    """Whether a node is reachable: its condition Ready is not Unknown."""
     conditions = node.get("status", {}).get("conditions", [])
     return not any(each["type"] == "Ready" and each["status"] == "Unknown" for each in conditions)
 

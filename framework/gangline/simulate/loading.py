@@ -24,7 +24,7 @@ DEFINITION = "CustomResourceDefinition"
 _OLDER: Mapping[tuple[str, str], tuple[Resource[Any], Resource[Any]]] = {
     (older.api_version, older.kind): (newest, older) for newest in DEVICES for older in newest.older
 }
-"""By apiVersion and kind of an older version: its newest version, and itself."""
+"""By apiVersion and kind of an older version: the kind in the newest version, and in this version."""
 
 
 class Unread(msgspec.Struct):
@@ -55,7 +55,7 @@ def apply(objects: Objects, found: Iterable[Manifest]) -> list[str]:
 
 
 def _upgraded(manifest: Manifest) -> Manifest:
-    """An object of an older version as one of the newest version of its kind."""
+    """An object of an older version, converted to the newest version of its kind."""
     api_version, kind = manifests.check_identity(manifest)
     newest, older = _OLDER.get((api_version, kind), (None, None))
     if newest is None or older is None:

@@ -40,7 +40,7 @@ class Manifest:
     data: Data
 
     def error(self, path: str, why: str) -> ConfigError:
-        """What is wrong at a path in it."""
+        """The error for a fault at a path in the object."""
         return ConfigError(self.file, ": ".join(filter(None, (self.place, path))), why)
 
 
@@ -89,7 +89,7 @@ def check_identity(manifest: Manifest) -> tuple[str, str]:
 
 
 def check(manifest: Manifest, resource: Resource[Any]) -> None:
-    """Whether the scheduler can read the object, and the pods of its template. Raises ConfigError."""
+    """Raise ConfigError unless the scheduler can read the object and the pods of its template."""
     _convert(manifest, "", manifest.data, resource.type)
     if resource.kind not in WITH_TEMPLATE:
         return
@@ -114,7 +114,7 @@ def run_seconds(metadata: Mapping[str, Any]) -> float | None:
 
 
 def seconds_of(text: Any) -> float | None:
-    """A number of seconds in an annotation; None if it is no such number."""
+    """A number of seconds in an annotation; None for any other value."""
     try:
         seconds = float(text)
     except (TypeError, ValueError):

@@ -1,6 +1,6 @@
 """How a patch changes JSON data: merge patch (RFC 7396) and strategic merge patch.
 
-Nothing in here changes what it is given.
+No function in this module changes its arguments.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Path = tuple[str | tuple[str, str], ...]
 
 def without_nulls(value: Any) -> Any:
     """Removes keys whose value is null: null means a missing key, as in every Kubernetes API."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {key: without_nulls(each) for key, each in value.items() if each is not None}
     if isinstance(value, list):
         return [without_nulls(each) for each in value]
@@ -55,8 +55,8 @@ def patched(data: Mapping[str, Any], patch: Mapping[str, Any], kind: PatchKind) 
         old = result.get(key)
         if change is None:
             result.pop(key, None)
-        elif isinstance(change, Mapping):
-            result[key] = patched(old if isinstance(old, Mapping) else {}, change, kind)
+        elif isinstance(change, dict):
+            result[key] = patched(old if isinstance(old, dict) else {}, change, kind)
         elif kind is PatchKind.STRATEGIC and isinstance(change, list):
             result[key] = _merged_list(key, old if isinstance(old, list) else [], change)
         else:

@@ -32,15 +32,15 @@ LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of generated names
 Key = tuple[str, str]
 """Namespace (empty for cluster-wide kinds) and name."""
 Observer = Callable[[Resource[Any], Change], None]
-"""Called with each write, in their order, before anybody else sees it."""
+"""Called with each write, in the order of the writes, before any watch sees the write."""
 
 
 def nobody(resource: Resource[Any], change: Change) -> None:
-    """Observes nothing."""
+    """An Observer that does nothing."""
 
 
 def key_of(resource: Resource[Any], namespace: str | None, name: str) -> Key:
-    """Where an object is kept."""
+    """The key under which an object is kept."""
     return (namespace or "default" if resource.namespaced else "", name)
 
 
@@ -71,6 +71,7 @@ class Objects:
         self._history = history
         self._observe = observe
         self._serials = itertools.count(1)
+        self._restored: set[str] = set()
         self._collections: dict[tuple[str, str], Collection] = {}
 
     def collection(self, resource: Resource[Any]) -> Collection:
@@ -82,7 +83,7 @@ class Objects:
         return found
 
     def create(self, resource: Resource[Any], data: Mapping[str, Any], namespace: str | None = None) -> Revision:
-        """Stores a new object with its defaults, and its namespace if that is not there.
+        """Stores a new object with its defaults, and its namespace if the namespace does not exist.
 
         An existing UID and creation time are kept. Raises Conflict, Forbidden, Invalid.
         """
@@ -101,6 +102,14 @@ class Objects:
         metadata.setdefault("generation", 1)
         whole = {**data, "apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
         return self.write(collection, key, None, self._defaulted(resource, whole))
+
+    def restore(self, resource: Resource[Any], data: Mapping[str, Any]) -> None:
+        """Stores an object of another cluster as it was there; its UID is given to no other object."""
+        collection, metadata = self.collection(resource), data["metadata"]
+        key = key_of(resource, metadata.get("namespace"), metadata["name"])
+        self._restored.add(metadata["uid"])
+        whole = {**data, "apiVersion": resource.api_version, "kind": resource.kind}
+        self.write(collection, key, collection.objects.get(key), whole)
 
     def update(self, collection: Collection, key: Key, data: Mapping[str, Any], subresource: str | None) -> Revision:
         """Replaces the data of an object. Raises Conflict if a given UID or resourceVersion is not the object's own.
@@ -188,8 +197,8 @@ class Objects:
         return pod if found is None else claim_entries.with_entry(pod, found.data)
 
     def _uid(self) -> str:
-        serial = next(self._serials)
-        return f"{serial:08x}-0000-4000-8000-{serial:012x}"
+        uids = (f"{serial:08x}-0000-4000-8000-{serial:012x}" for serial in self._serials)
+        return next(uid for uid in uids if uid not in self._restored)
 
     def _suffix(self) -> str:
         """Five letters that no other object of this cluster has."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from gangline.model import LabelSelector, Requirement
@@ -36,6 +37,7 @@ def compiled(namespace: str | None, label_selector: str, field_selector: str) ->
     return matches
 
 
+@lru_cache(maxsize=256)
 def label_requirements(selector: str) -> Selector:
     """``a=b,c!=d,e in (f,g),h notin (i),j,!k``, compiled."""
     if not selector.strip():
@@ -44,7 +46,8 @@ def label_requirements(selector: str) -> Selector:
     return compile_selector(LabelSelector(match_expressions=requirements))
 
 
-def field_requirements(selector: str) -> list[tuple[tuple[str, ...], bool, str]]:
+@lru_cache(maxsize=256)
+def field_requirements(selector: str) -> tuple[tuple[tuple[str, ...], bool, str], ...]:
     """``a.b=c,d!=e`` as path, whether it has to be equal, and the text to compare with."""
     found = []
     for part in filter(None, (part.strip() for part in selector.split(","))):
@@ -52,7 +55,7 @@ def field_requirements(selector: str) -> list[tuple[tuple[str, ...], bool, str]]
         if match is None:
             raise bad_request(f'unable to parse field selector "{selector}": "{part}" is not PATH=VALUE or PATH!=VALUE')
         found.append((tuple(match["key"].split(".")), match["operator"] != "!=", match["value"]))
-    return found
+    return tuple(found)
 
 
 def _requirement(part: str, selector: str) -> Requirement:
@@ -70,7 +73,7 @@ def _field(data: Mapping[str, Any], path: tuple[str, ...]) -> str:
     """The text of a field; empty when it is not set."""
     value: Any = data
     for step in path:
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             return ""
         value = value.get(step)
     if isinstance(value, bool):

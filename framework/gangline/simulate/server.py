@@ -152,6 +152,10 @@ class InMemoryServer:
         """Stores a new object with its defaults; a UID and a creation time that it has already are kept."""
         return self._objects.create(resource, data, namespace)
 
+    def restore(self, resource: Resource[Any], data: Mapping[str, Any]) -> None:
+        """Stores an object of another cluster as it was there, without defaults; it replaces an object of its name."""
+        self._objects.restore(resource, data)
+
     def replace(self, resource: Resource[Any], data: Mapping[str, Any], *, subresource: str | None = None) -> Revision:
         """Replaces the object, or only its status."""
         metadata = data["metadata"]
@@ -248,7 +252,7 @@ class InMemoryServer:
         return self._objects.write(collection, (namespace, name), old, bound)
 
     def evict(self, namespace: str, name: str, uid: str) -> None:
-        """Marks and deletes a pod if all of its disruption budgets allow one more disruption; each budget counts it."""
+        """Deletes a pod, with the condition DisruptionTarget, if all its disruption budgets allow one more."""
         pod = self._objects.collection(PODS).current((namespace, name))
         check_preconditions(PODS, pod, uid, None)
         budgets = [each for each in self.list(PDBS, namespace=namespace) if evicting.covers(each.data, pod.data)]
@@ -265,7 +269,7 @@ class InMemoryServer:
 
 
 def _number(resource_version: str) -> int:
-    """A resourceVersion as a number; 0 for none. Raises Invalid."""
+    """A resourceVersion as a number; 0 for an empty one. Raises Invalid for any other text."""
     if resource_version and not resource_version.isdecimal():
         raise refusals.bad_request(f'invalid resource version "{resource_version}"')
     return int(resource_version or 0)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,8 +29,11 @@ from gangline.state.requests import PODS as POD_SLOTS
 from gangline.state.requests import allocatable, compute
 from gangline.wire.custom_resources import GPU, GpuNodeStatus
 
+if TYPE_CHECKING:
+    from gangline.simulate.filming import Film
+
 _MOST_TOLD = 100
-"""Events that count as warnings."""
+"""Warnings from events that are returned, at most."""
 _STANDARD = ("cpu", "memory", "ephemeral-storage", POD_SLOTS)
 
 
@@ -89,10 +92,11 @@ def simulate(
     seconds: float,
     seed: int = 0,
     every: float | None = None,
+    film: Film | None = None,
 ) -> Outcome:
     """Load manifests and schedule for so many virtual seconds, with a sample of each `every` seconds.
 
-    Raises ConfigError and PluginError.
+    With a `film`, it records pictures of the cluster. Raises ConfigError and PluginError.
     """
     found = paths if isinstance(paths, Sorted) else sort_out(paths)
     clock = VirtualClock()
@@ -102,7 +106,7 @@ def simulate(
     if config.extenders:
         config = msgspec.structs.replace(config, extenders=())
         warnings.append("extenders: none of them is asked in a simulation")
-    return run(_story(server, clock, config, seconds, seed, late, every, warnings), clock)
+    return run(_story(server, clock, config, seconds, seed, late, every, warnings, film), clock)
 
 
 async def _story(
@@ -114,6 +118,7 @@ async def _story(
     late: Sequence[Arrival],
     every: float | None,
     warnings: list[str],
+    film: Film | None,
 ) -> Outcome:
     client = SimulatedClient(server, latency={"bind": 0.002})
     scheduler = Scheduler(config, client, clock, Catalog.discover(), Options(seed=seed))
@@ -128,17 +133,21 @@ async def _story(
     ]
     if every is not None:
         works.append(watch(server, scheduler, clock, every, samples))
+    if film is not None:
+        works.append(film.record(scheduler, clock))
     async with _at_work(works) as tasks:
         await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             if task.done():
                 task.result()
+        if film is not None:
+            film.take()
         outcome = await _outcome(client, scheduler, clock.monotonic() - start)
     return replace(outcome, warnings=[*warnings, *outcome.warnings], series=samples)
 
 
 async def _outcome(client: SimulatedClient, scheduler: Scheduler, seconds: float) -> Outcome:
-    """What has become of the objects, and how much the scheduler has done in so many seconds."""
+    """The state of the cluster after so many virtual seconds, and the numbers of the scheduler's decisions."""
     nodes = (await client.list(NODES)).items
     pods = (await client.list(PODS)).items
     reports = (await client.list(GPU_NODE_STATUSES)).items
@@ -148,7 +157,7 @@ async def _outcome(client: SimulatedClient, scheduler: Scheduler, seconds: float
     series = [each for runtime in runtimes for each in (runtime.algorithm_seconds, runtime.group_seconds)]
     return Outcome(
         nodes=_uses(nodes, pods, reports, claims),
-        pending=[PendingPod(_key(pod), _why(pod, scheduler)) for pod in pods if not pod.spec.node_name],
+        pending=[PendingPod(_key(pod), why_pending(pod, scheduler)) for pod in pods if not pod.spec.node_name],
         finished=sum(pod.status.phase in ("Succeeded", "Failed") for pod in pods),
         seconds=seconds,
         decisions=sum(each.count for each in series),
@@ -159,7 +168,7 @@ async def _outcome(client: SimulatedClient, scheduler: Scheduler, seconds: float
 
 @asynccontextmanager
 async def _at_work(works: Sequence[Coroutine[Any, Any, None]]) -> AsyncIterator[list[asyncio.Task[None]]]:
-    """The works as tasks, which end with the block."""
+    """Run the coroutines as tasks, which are cancelled at the end of the block."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         yield tasks
@@ -170,7 +179,7 @@ async def _at_work(works: Sequence[Coroutine[Any, Any, None]]) -> AsyncIterator[
 
 
 async def _arrivals(server: InMemoryServer, late: Sequence[Arrival], warnings: list[str]) -> None:
-    """As `arrive`, but never ends: the other parts go on."""
+    """As `arrive`, but never returns, so that the other tasks go on."""
     await arrive(server, late, warnings)
     await asyncio.Event().wait()
 
@@ -231,7 +240,8 @@ def _claims_of_group(pod: Pod) -> set[str]:
     return {name for name in (*made, *(each.resource_claim_name for each in pod.spec.resource_claims)) if name}
 
 
-def _why(pod: Pod, scheduler: Scheduler) -> str:
+def why_pending(pod: Pod, scheduler: Scheduler) -> str:
+    """Why a pod has no node, as the scheduler says."""
     unit = scheduler.queue.get(pod.metadata.uid)
     if unit is None:
         return f"no profile serves the scheduler name {pod.spec.scheduler_name}"

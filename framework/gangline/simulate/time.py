@@ -13,6 +13,7 @@ import contextvars
 import heapq
 import itertools
 import logging
+import math
 import selectors
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Executor
@@ -26,7 +27,7 @@ from gangline.profile.background import LINGER
 log = logging.getLogger(__name__)
 
 EPOCH = 1767225600.0
-"""Where virtual time starts unless told otherwise, in seconds since 1970: 2026-01-01T00:00:00Z."""
+"""The default start of virtual time, in seconds since 1970: 2026-01-01T00:00:00Z."""
 NAMED = 8  # waiting tasks that an error names
 
 Result = TypeVar("Result")
@@ -109,6 +110,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._virtual = clock
         self._timers: list[tuple[float, int, asyncio.TimerHandle, Callable[[], None], contextvars.Context]] = []
         self._order = itertools.count()
+        self.fired = 0
+        """How many timers have been fired so far."""
         super().__init__(_NoSelector(self._move_on))
 
     def time(self) -> float:
@@ -156,21 +159,38 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             future.set_exception(error)
         return future
 
-    def _move_on(self, idle: bool) -> None:
-        """Makes the timers that are due ready; when idle, moves time on to the first of them."""
+    def until_next_timer(self) -> float:
+        """Virtual seconds until the first timer fires; infinity when none is set."""
+        self._drop_cancelled()
+        return self._timers[0][0] - self.time() if self._timers else math.inf
+
+    def _drop_cancelled(self) -> None:
         while self._timers and self._timers[0][2].cancelled():
             heapq.heappop(self._timers)
+
+    def _move_on(self, idle: bool) -> None:
+        """Makes the timers that are due ready; when idle, moves time on to the first of them."""
+        self._drop_cancelled()
         if idle:
             if not self._timers:
                 self._give_up()
             self._virtual.move_to(self._timers[0][0])
-        while self._timers and self._timers[0][0] <= self.time():
+        now = self.time()
+        while self._timers and self._timers[0][0] <= now:
             *_, fire, context = heapq.heappop(self._timers)
+            self.fired += 1
             self.call_soon(fire, context=context)
 
     def _give_up(self) -> NoReturn:
         tasks = sorted(asyncio.all_tasks(self), key=lambda task: (len(task.get_name()), task.get_name()))
         raise Deadlock(tuple(named(task) for task in tasks))
+
+
+def virtual_loop() -> VirtualLoop:
+    """The loop that runs the caller."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop), "time is not virtual here"
+    return loop
 
 
 class _NoSelector(selectors.BaseSelector):

@@ -1,4 +1,7 @@
-"""The resources of a pod that an API server refuses, with its messages; here a request for GPUs needs no limit."""
+"""The faults of a pod's resources for which an API server refuses the pod, with the server's messages.
+
+Unlike on an API server, a request for GPUs needs no limit here.
+"""
 
 from __future__ import annotations
 
@@ -68,6 +71,6 @@ def _invalid(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """As an API server writes it: without a decimal point."""
+    """A quantity as an API server writes it: without a decimal point."""
     text = str(value)
     return f"{milli(value)}m" if "." in text else text

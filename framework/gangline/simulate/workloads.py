@@ -162,6 +162,11 @@ def controller(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return next((each for each in references if each.get("controller")), None)
 
 
+def has_template(owner: Mapping[str, Any]) -> bool:
+    """Whether the template of the pods of a workload is known; a workload from a snapshot has none."""
+    return "template" in owner.get("spec", {})
+
+
 def is_over(pod: Mapping[str, Any]) -> bool:
     """Whether a pod no longer counts for its owner."""
     return "deletionTimestamp" in pod["metadata"] or pod.get("status", {}).get("phase") in FINISHED

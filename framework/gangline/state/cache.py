@@ -8,32 +8,34 @@ update the columns and call the trackers.
 Rules:
 - Only watch events and assumptions change the cache, one at a time, in one thread.
 - A pod is placed on exactly one row, or waits in `_homeless` until its node appears.
-- A pod is *assumed* from the decision until the watch confirms it. No time that passes ends that: if no confirmation
-  comes, the API server is asked; see `loop/confirming.py`.
-- If the node of an assumed pod is deleted, the pod has lost it for good. A new node with the same name is another node.
+- A pod is *assumed* from the decision until the watch confirms it. There is no timeout: if no confirmation comes, the
+  API server is asked; see `loop/confirming.py`.
+- An assumed pod whose node is deleted has lost this node for good: a new node with the same name is another node.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
+import numpy as np
 
 from gangline.errors import GanglineError, InvalidObject
 from gangline.failures import Failures, being_built, cause_of, name_of
 from gangline.model import HasMetadata, Node, Pod
 from gangline.state.changes import NODE
 from gangline.state.interning import Interner
+from gangline.state.node_view import NodeView
 from gangline.state.nodes import MOST_PODS, Nodes
 from gangline.state.pods import PodInfo
 from gangline.state.resource_axis import ResourceAxis
 from gangline.state.scopes import Listeners, Scopes, Shared, Sharing
 from gangline.state.slots import name_node, nominate
 from gangline.state.stores import Kind, Store
-from gangline.state.tracking import Tracker, Trackers, check_methods, heard
+from gangline.state.tracking import NodeListener, Tracker, Trackers, check_methods, heard
 from gangline.state.transaction import Transaction, UndoLog
 
 ASSUMED_LIFETIME = 30.0
@@ -43,16 +45,6 @@ ASSUMED_LIFETIME = 30.0
 T = TypeVar("T", bound=HasMetadata)
 K = TypeVar("K", bound=Tracker)
 S = TypeVar("S")
-
-
-class NodeListener(Protocol):
-    """An object that is called when a node gets a row, changes, or loses its row."""
-
-    def node_upserted(self, node: Node, row: int) -> None:
-        """The node exists, or has changed; called before pods that waited for the node are placed."""
-
-    def node_removed(self, name: str, row: int) -> None:
-        """The node is deleted, and no pod is on its row; another node may get the row."""
 
 
 class Cache:
@@ -89,11 +81,15 @@ class Cache:
 
     @property
     def homeless(self) -> Mapping[str, Mapping[str, PodInfo]]:
-        """The pods that are bound or assumed to nodes that are not there, by name of the node and by UID.
+        """The pods that are bound or assumed to nodes that do not exist, by name of the node and by UID.
 
-        Among them are pods beyond the most that are counted on a node that is there.
+        Some may name a node that exists: when a node has more pods than `MOST_PODS`, the others are here.
         """
         return self._homeless
+
+    def view(self) -> NodeView:
+        """All nodes as columns."""
+        return self.nodes.view()
 
     def store(self, kind: Kind[T]) -> Store[T]:
         """The objects of a kind; each call returns the same store."""
@@ -117,7 +113,7 @@ class Cache:
 
     @property
     def unconfirmed(self) -> bool:
-        """Whether the watch has to confirm a pod whose binding the API server has accepted. Any thread may ask."""
+        """Whether the watch has yet to confirm a pod whose binding the API server has accepted; for any thread."""
         return any(until is not None for until in list(self._assumed.values()))
 
     @property
@@ -140,7 +136,7 @@ class Cache:
         return cast(S, self.sharing.get(kind, args).object)
 
     def tracker(self, kind: Callable[..., K], *args: Any) -> K:
-        """As `shared`; the object is told of every placement and removal from the first one on."""
+        """As `shared`, for a tracker: it is told of the pods that are placed, and of every change from now on."""
         shared = self.sharing.get(kind, args)
         if shared.object not in self.trackers:
             check_methods(shared.object, "tracker", "add", "remove")
@@ -189,6 +185,10 @@ class Cache:
         """What plugins know of a node, or of the pods on it, has changed: the row is evaluated again."""
         self.nodes.changes.note(row, kind)
 
+    def touch_all(self, rows: Sequence[int], kind: int = NODE) -> None:
+        """As `touch` for each of these rows."""
+        self.nodes.changes.note_rows(np.array(rows, dtype=np.intp), kind)
+
     def transaction(self) -> Transaction:
         """A block of hypothetical steps."""
         return Transaction(self, self._undo)
@@ -199,7 +199,7 @@ class Cache:
 
     @contextmanager
     def foreseen(self) -> Iterator[bool]:
-        """In this block trackers count as done what is under way; yields whether that makes a difference."""
+        """See `State.foreseen`: trackers count as done what will follow from pods that have ended or are ending."""
         self._foresight += 1
         if self._foresight == 1:
             self._has_ending = self.trackers.foresee(True)
@@ -213,7 +213,11 @@ class Cache:
     # Moving pods
 
     def place(self, pod: PodInfo, row: int) -> None:
-        """Put a pod on a row. If a tracker cannot take the pod, raises PluginError and changes nothing."""
+        """Put a pod on a row. If a tracker cannot take the pod, raises PluginError and changes nothing.
+
+        Raises ValueError if the pod is on a row already, under another record.
+        """
+        self._check_absent(pod)
         self.nodes.place(pod, row)
         told = self._told(pod.cls)
         try:
@@ -224,6 +228,24 @@ class Cache:
             found = self.trackers.take_back(told, failed, pod, row, error)
             self.nodes.unplace(pod)
             raise found from cause_of(error)
+
+    def place_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> None:
+        """Put pods of one class on rows, all of them or none. Raises PluginError and ValueError as `place` does."""
+        for pod in pods:
+            self._check_absent(pod)
+        self.nodes.place_all(pods, rows)
+        try:
+            self.trackers.add_all(self._told(pods[0].cls), pods, rows)
+        except BaseException:
+            for pod in reversed(pods):
+                self.nodes.unplace(pod)
+            raise
+
+    def _check_absent(self, pod: PodInfo) -> None:
+        """Raise ValueError if another record of the pod is on a row: both would count, and one removal end both."""
+        known = self._pods.get(pod.uid)
+        if known is not None and known.slot is not pod.slot and known.row >= 0:
+            raise ValueError(f"{pod.key} cannot be put on a row: it is on row {known.row} already")
 
     def put_back(self, pod: PodInfo, row: int) -> None:
         """Put a pod back on the row where it was; this cannot fail."""
@@ -260,7 +282,7 @@ class Cache:
             pod = waiting.pop(uid)
             try:
                 self.place(pod, row)
-            except GanglineError:  # a tracker cannot take it; what it asks for is taken all the same
+            except GanglineError:  # a tracker refuses the pod, but the pod uses the node's resources all the same
                 self.nodes.place(pod, row)
         if waiting:
             self._homeless[node.metadata.name] = waiting
@@ -286,7 +308,7 @@ class Cache:
         return uprooted
 
     def upsert_pod(self, pod: PodInfo) -> None:
-        """Add, update or confirm a pod that has a node. Raises InvalidObject if the node has too many pods."""
+        """Add, update or confirm a pod that has a node. Raises InvalidObject if the node is full, and PluginError."""
         known = self._pods.get(pod.uid)
         row = self.nodes.row_of(pod.node_name)
         if known is None and row is not None and len(self.nodes.pods_on[row]) >= MOST_PODS:
@@ -358,16 +380,7 @@ class Cache:
 
         Trackers keep the older record: both share a slot, so both say where the pod is.
         """
-        same = (
-            known.row >= 0
-            and known.cls is pod.cls
-            and known.labels is pod.labels
-            and known.terminating == pod.terminating
-            and known.annotations == pod.annotations
-            and known.owners == pod.owners
-            and known.group == pod.group
-            and self.nodes.names[known.row] == pod.node_name
-        )
+        same = known.row >= 0 and known.counts_as(pod) and self.nodes.names[known.row] == pod.node_name
         if same:
             nominate(known.slot, pod.nominated_node_name)
             msgspec.structs.force_setattr(pod, "slot", known.slot)

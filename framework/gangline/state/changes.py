@@ -1,4 +1,4 @@
-"""A log of the rows that have changed and how. Readers use it to evaluate only the changed rows again."""
+"""A log of the changed rows and the kinds of their changes. Readers use it to evaluate only the changed rows again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,14 @@ class ChangeLog(Protocol):
         ...
 
     def since(self, position: Any, limit: int) -> tuple[_Rows, int] | None:
-        """Rows changed since position, each once, and the kinds of all changes ORed; None for more than limit rows."""
+        """The rows changed since `position`, each once, in any order, and the kinds of all changes ORed.
+
+        None for more than `limit` rows, and if the log does not reach back to `position`.
+        """
+        ...
+
+    def only_row(self, position: Any) -> int:
+        """The row of the only change since `position`, if that is a change of the pods on the row; else -1."""
         ...
 
 
@@ -67,17 +74,25 @@ class Changes:
         log.append(row)
         self.position = self._after[kind] = self.position + 1
         if len(log) > 2 * self._keep:
-            self._read_on()
-            del log[: self._keep]
-            self._base += self._keep
+            self._forget_some()
+
+    def _forget_some(self) -> None:
+        self._read_on()
+        del self._log[: self._keep]
+        self._base += self._keep
 
     def note_rows(self, rows: _Rows, kind: int = OWN) -> None:
         """These rows changed."""
         if len(rows) > self._keep:
             self.note_all(kind)
-            return
-        for row in rows.tolist():
-            self.note(row, kind)
+        elif kind == OWN:  # the rows come from a plugin
+            for row in rows.tolist():
+                self.note(row, kind)
+        elif len(rows):
+            self._log += rows.tolist()
+            self.position = self._after[kind] = self.position + len(rows)
+            if len(self._log) > 2 * self._keep:
+                self._forget_some()
 
     def note_all(self, kind: int = OWN) -> None:
         """Every row changed."""
@@ -85,9 +100,7 @@ class Changes:
         self._log.clear()
 
     def since(self, position: int, limit: int) -> tuple[_Rows, int] | None:
-        """The rows changed since position, each once, in any order, and the kinds of all changes ORed; None for more
-        than limit rows.
-        """
+        """See `ChangeLog.since`."""
         start = position - self._base
         if start < 0:
             return None
@@ -98,6 +111,11 @@ class Changes:
             rows = np.fromiter({*self._log[start:]}, np.intp)
         return (rows, self.kinds_since(position)) if len(rows) <= limit else None
 
+    def only_row(self, position: int) -> int:
+        """See `ChangeLog.only_row`: for the most frequent case, in a fifth of the time that `since` takes."""
+        is_single = self.position - position == 1 and self._after.get(PODS) == self.position and self._log
+        return self._log[-1] if is_single else -1
+
     def _read_on(self) -> None:
         """Enter into `_last` the changes that the log has got since the last call."""
         rows = self._log[self._read - self._base :]
@@ -105,7 +123,7 @@ class Changes:
             return
         if (most := max(rows)) >= len(self._last):
             self._last = np.concatenate([self._last, np.zeros(most + 1, dtype=np.int64)])
-        self._last[rows] = np.arange(self._read + 1, self._read + 1 + len(rows))  # of one that is there twice, the last
+        self._last[rows] = np.arange(self._read + 1, self._read + 1 + len(rows))  # the last change of a row counts
         self._read += len(rows)
 
     def kinds_since(self, position: int) -> int:
@@ -145,9 +163,19 @@ class Together:
         rows = np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.intp)
         return (rows, kinds) if len(rows) <= limit else None
 
+    def only_row(self, position: tuple[int, ...]) -> int:
+        """As `Changes.only_row`, over all logs."""
+        row = -1
+        for log, before in zip(self.logs, position, strict=True):
+            if log.position == before:
+                continue
+            if row >= 0 or (row := log.only_row(before)) < 0:
+                return -1
+        return row
+
 
 def together(logs: Sequence[Changes]) -> ChangeLog:
-    """Several logs read as one, each once however often it is named; a single log is returned as it is."""
+    """Several logs read as one; a log that is named several times is read once. A single log is returned itself."""
     logs = list(dict.fromkeys(logs))
     return logs[0] if len(logs) == 1 else Together(logs)
 

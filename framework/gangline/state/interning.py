@@ -63,7 +63,7 @@ class Interner:
         return found
 
     def _class(self, pod: Pod) -> PodClass:
-        # The volume of its token has another name in every pod.
+        # The volume of the service account's token has another name in every pod.
         volumes = [volume for volume in pod.spec.volumes if volume != Volume(volume.name)]
         spec = msgspec.structs.replace(
             pod.spec, node_name="", scheduling_gates=[], scheduling_group=None, volumes=volumes
@@ -92,7 +92,7 @@ class Interner:
 
 
 def _record(pod: Pod, cls: PodClass, labels: LabelSet, row: int) -> PodInfo:
-    """The record of a pod. An allocation in the annotations of a pod without a node is ignored: nobody has made it."""
+    """The record of a pod. A device allocation in the annotations counts only if the pod has a node: see `PodInfo`."""
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     key = f"{metadata.namespace}/{metadata.name}"
     annotations = metadata.annotations or {}

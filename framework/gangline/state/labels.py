@@ -16,7 +16,7 @@ _NO_LABELS: Mapping[str, str] = {}
 _MOST_HISTORY = 1024
 """Values that a column may keep although no node has them any more."""
 _MOST_DIGITS = 256
-"""Leading zeros count; a number of 64 bits has 19 digits."""
+"""Digits that a value may have to be read as a number, leading zeros included; a 64-bit number has at most 19."""
 
 
 class LabelColumn:
@@ -144,7 +144,7 @@ class Labels:
             if key not in before:
                 self._count[key] += 1
                 if self._count[key] == 1:
-                    self.version += 1  # who asked for it until now was told that nobody has it
+                    self.version += 1  # readers of the key were told that no node has the label
             if key in self._keys and self._keys[key].set(row, value):
                 self.version += 1
                 self._tidy(key)
@@ -165,7 +165,7 @@ class Labels:
         }
 
     def _made(self, key: str) -> _LabelKey:
-        """The column of a key, made at the first call and updated cell by cell afterwards."""
+        """Make the column of a key from the labels of all nodes; `update` then changes single cells of the column."""
         store = self._keys[key] = _LabelKey(self._capacity)
         for row, labels in enumerate(self._of):
             if key in labels:

@@ -81,7 +81,7 @@ def _compiled(selectors: list[LabelSelector | None]) -> tuple[Selector, ...]:
         try:
             compiled.append(compile_selector(selector))
         except InvalidObject:
-            continue  # matches nothing
+            continue  # an invalid selector matches nothing
     return tuple(compiled)
 
 

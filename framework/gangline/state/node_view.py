@@ -58,6 +58,14 @@ class ReadColumns(Protocol):
         """A view over all rows."""
         ...
 
+    def amounts_at(self, row: int, resources: tuple[str, ...]) -> tuple[list[int], list[int]]:
+        """Allocatable and requested amounts of one node, one number per resource."""
+        ...
+
+    def nonzero_at(self, row: int) -> tuple[int, int]:
+        """`nonzero` of one node."""
+        ...
+
 
 class NodeView:
     """What a plugin sees: columns over all nodes, or over the few nodes that are evaluated again.
@@ -105,6 +113,11 @@ class NodeView:
         return np.arange(index.start, index.stop) if isinstance(index, slice) else read_only(index)
 
     @property
+    def first(self) -> int:
+        """The row of the first node, as a plain number."""
+        return self._row(0)
+
+    @property
     def position(self) -> int:
         """The end of the log of changes now; for `changed_since`."""
         return self._nodes.changes.position
@@ -120,7 +133,11 @@ class NodeView:
 
     def at(self, rows: Rows) -> NodeView:
         """A view over some rows of the cluster."""
-        return NodeView(self._nodes, slice(int(rows[0]), int(rows[0]) + 1) if len(rows) == 1 else rows)
+        return self.at_row(rows.item()) if len(rows) == 1 else NodeView(self._nodes, rows)
+
+    def at_row(self, row: int) -> NodeView:
+        """A view over one row of the cluster."""
+        return NodeView(self._nodes, slice(row, row + 1))
 
     @property
     def count(self) -> int:
@@ -178,10 +195,19 @@ class NodeView:
         grid = rows[:, None]
         return nodes.allocatable[grid, self.index], nodes.requested[grid, self.index]
 
+    def amounts_of_one(self, resources: tuple[str, ...]) -> tuple[list[int], list[int]]:
+        """As `amounts`, as lists of plain numbers, for the only node of the view; takes a fifth of the time."""
+        return self._nodes.amounts_at(self._row(0), resources)
+
     @property
     def nonzero(self) -> Int64Column:
         """Milli-CPU (row 0) and bytes (row 1) requested, with 100 and 200 Mi for each container without a request."""
         return self._nodes.nonzero[:, self.index]
+
+    @property
+    def nonzero_of_one(self) -> tuple[int, int]:
+        """As `nonzero`, as plain numbers, for the only node of the view."""
+        return self._nodes.nonzero_at(self._row(0))
 
     def label(self, key: str) -> LabelColumn:
         """The values of a node label."""

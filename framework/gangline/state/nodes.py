@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -96,12 +96,13 @@ class Nodes:
         self.unschedulable = read_only(own.unschedulable)
         self.taints = read_only(own.taints)
         self.order = read_only(own.order)
-        """When each node was added, as a number that grows."""
+        """The order in which the nodes were added: a node that was added later has a higher number."""
         self.allocatable = read_only(own.allocatable)
         self.requested = read_only(own.requested)
         self.nonzero = read_only(own.nonzero)
+        self._allocatable = [memoryview(row) for row in own.allocatable]
         self._requested = [memoryview(row) for row in own.requested]
-        """The rows of `requested`. Writing numbers one by one takes a quarter of the instructions that numpy takes."""
+        """The rows of `requested`: for single numbers a memoryview takes a quarter of the instructions of numpy."""
         self._nonzero = [memoryview(row) for row in own.nonzero]
 
     def row_of(self, name: str) -> int | None:
@@ -111,6 +112,16 @@ class Nodes:
     def view(self, rows: Rows | slice | None = None) -> NodeView:
         """A view over all rows, or over these; a slice needs both ends."""
         return NodeView(self, self.everything if rows is None else rows)
+
+    def amounts_at(self, row: int, resources: tuple[str, ...]) -> tuple[list[int], list[int]]:
+        """Allocatable and requested amounts of one node, one number per resource."""
+        places, allocatable, requested = self.axis.places(resources), self._allocatable, self._requested
+        return [allocatable[place][row] for place in places], [requested[place][row] for place in places]
+
+    def nonzero_at(self, row: int) -> tuple[int, int]:
+        """`nonzero` of one node."""
+        milli, memory = self._nonzero
+        return milli[row], memory[row]
 
     def upsert(self, node: Node) -> int:
         """Add or update a node; returns its row. Raises InvalidObject and changes nothing."""
@@ -168,6 +179,18 @@ class Nodes:
         put_on(pod.slot, row)
         self.changes.note(row, PODS)
 
+    def place_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> None:
+        """Put pods of one class on nodes, as `place`, but column by column; `rows` may name a row several times."""
+        cls, index, pods_on = pods[0].cls, np.array(rows, dtype=np.intp), self.pods_on
+        for resource, amount in cls.takes:
+            np.add.at(self._own.requested[resource], index, amount)
+        for column, amount in zip(self._own.nonzero, cls.requests.nonzero, strict=True):
+            np.add.at(column, index, amount)
+        for pod, row in zip(pods, rows, strict=True):
+            pods_on[row][pod.uid] = pod
+            put_on(pod.slot, row)
+        self.changes.note_rows(index, PODS)
+
     def unplace(self, pod: PodInfo) -> None:
         """Take a pod off its node."""
         cls, row, requested, nonzero = pod.cls, pod.row, self._requested, self._nonzero
@@ -185,7 +208,7 @@ class Nodes:
         for free in self._offers.change(row, frozenset(amounts)):
             self._own.allocatable[free] = self._own.requested[free] = 0
         for resource in amounts:
-            if self.axis.give_row(resource):  # also where there was no room for it when the first such node came
+            if self.axis.give_row(resource):  # perhaps there was no free row when the first node offered it
                 self._count_again(resource)
         allocatable, row_of = self._own.allocatable, self.axis.row
         column = [0] * len(allocatable)

@@ -1,4 +1,7 @@
-"""Which resources each node offers. The axis is told of the first node that offers a resource, and of the last one."""
+"""Which resources each node offers.
+
+The resource axis is told of a set of resources when the first node offers this set, and when the last such node goes.
+"""
 
 from __future__ import annotations
 

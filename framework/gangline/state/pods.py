@@ -224,5 +224,16 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False, weakref=True):
         """The owner that is the pod's controller."""
         return next((owner for owner in self.owners if owner.controller), None)
 
+    def counts_as(self, newer: PodInfo) -> bool:
+        """Whether columns and trackers count a newer record of the same pod as they count this one, on the same row."""
+        return (
+            self.cls is newer.cls
+            and self.labels is newer.labels
+            and self.terminating == newer.terminating
+            and self.annotations == newer.annotations
+            and self.owners == newer.owners
+            and self.group == newer.group
+        )
+
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"

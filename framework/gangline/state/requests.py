@@ -35,10 +35,11 @@ class Requests:
     real: Mapping[str, int]
     """The requests; they decide whether the pod fits."""
     nonzero: tuple[int, int]
-    """cpu and memory, with defaults for containers without a request, unless the pod as a whole requests either and the
-    resource is named; kept per node for scoring."""
+    """cpu in milli-CPU and memory in bytes, with defaults for containers without a request; summed per node for scores.
+    In a pod with pod-level requests, a resource gets defaults only if nothing in the pod requests the resource."""
     scoring: Mapping[str, int]
-    """Like ``real`` with those defaults and without pod-level resources; NodeResourcesFit scores it."""
+    """The containers' requests with all defaults, plus overhead, without pod-level requests; for NodeResourcesFit's
+    score."""
 
 
 def compute(spec: PodSpec, status: PodStatus | None = None) -> Requests:
@@ -61,7 +62,7 @@ def compute(spec: PodSpec, status: PodStatus | None = None) -> Requests:
     overhead = _parse(spec.overhead, "spec.overhead")
     real = _sum({**asked, **pod_level}, overhead)
     scoring = _round(_sum(padded, overhead))
-    # A pod with requests of its own gets the default only for what neither it nor a container nor the overhead names.
+    # A pod with pod-level requests gets defaults only for resources that pod, containers and overhead do not request.
     filled = {name: padded[name] for name in _DEFAULTS if name in padded and not (pod_level and name in real)}
     nonzero = _round(_sum({**asked, **filled, **pod_level}, overhead))
     return Requests(
@@ -128,7 +129,7 @@ def _pod_level(spec: PodSpec, status: PodStatus | None, infeasible: bool) -> Mil
         return {}
     requests = _parse(spec.resources.requests, "spec.resources.requests")
     limits = _parse(spec.resources.limits, "spec.resources.limits")
-    if limits:  # an API server's defaults, should the pod not have been through one
+    if limits:  # the API server fills these requests in; a pod from a file may lack them
         containers = _containers(spec, {}, False, {})
         asked = {name: containers[name] for name in (CPU, MEMORY) if name in containers}
         requests = {**limits, **asked, **requests}

@@ -38,6 +38,7 @@ class ResourceAxis:
         self._users: dict[str, weakref.WeakSet[PodClass]] = {}
         """For each resource without a permanent row the pod classes that request it."""
         self._indices: dict[tuple[str, ...], slice | NDArray[np.intp]] = {}
+        self._places: dict[tuple[str, ...], tuple[int, ...]] = {}
         self._on_growth: list[Callable[[], None]] = []
         self._tidied = _MOST_INDICES
 
@@ -57,8 +58,17 @@ class ResourceAxis:
             self._indices[names] = found
         return found
 
+    def places(self, names: tuple[str, ...]) -> tuple[int, ...]:
+        """As `rows`, as plain numbers."""
+        found = self._places.get(names)
+        if found is None:
+            if len(self._places) >= _MOST_INDICES:
+                self._places.clear()
+            found = self._places[names] = tuple([self.row(name) for name in names])
+        return found
+
     def offer(self, name: str) -> None:
-        """One more kind of node offers the resource; counted until `withdraw`."""
+        """One more set of resources that nodes offer has this resource; counted until `withdraw`."""
         self._offers[name] += 1
 
     def give_row(self, name: str) -> bool:
@@ -72,7 +82,7 @@ class ResourceAxis:
             row = len(self.names)
             self.names.append(name)
         self._rows[name] = row
-        self._indices.clear()
+        self._forget_indices()
         for tell in self._on_growth:
             tell()
         self._bring_up_to_date(name)
@@ -89,7 +99,7 @@ class ResourceAxis:
         row = self._rows.pop(name)
         self.names[row] = ""
         self._free.append(row)
-        self._indices.clear()
+        self._forget_indices()
         self._bring_up_to_date(name)
         return row
 
@@ -116,6 +126,10 @@ class ResourceAxis:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def _forget_indices(self) -> None:
+        self._indices.clear()
+        self._places.clear()
 
     def _bring_up_to_date(self, name: str) -> None:
         for cls in self.users(name):

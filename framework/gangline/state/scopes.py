@@ -133,7 +133,10 @@ class Sharing:
 
 
 def _check_hashable(kind: Callable[..., Any], arg: object) -> None:
-    """Arrays cannot be compared as one value, and lists may change after they were compared."""
+    """Raise TypeError for an unhashable argument.
+
+    Arrays cannot be compared as one value, and lists may change after they were compared.
+    """
     try:
         hash(arg)
     except TypeError:

@@ -24,7 +24,7 @@ class Slot(msgspec.Struct, frozen=True, eq=False):
     nominated_node_name: str = ""
     """The node on which plugins make room for the pod; "" for none."""
     membership: tuple[int, Any] | None = None
-    """The group that `groups` has found for the pod, and when, so that it need not search again."""
+    """When `groups` read the pod's group, as a number of changes, and the group; so `groups` need not read it again."""
 
 
 def _writer(field: str) -> Callable[[Slot, Any], None]:
@@ -40,4 +40,4 @@ name_node: Callable[[Slot, str], None] = _writer("node_name")
 nominate: Callable[[Slot, str], None] = _writer("nominated_node_name")
 """Set the nominated node; "" for none."""
 remember_group: Callable[[Slot, tuple[int, Any]], None] = _writer("membership")
-"""Set the group that `groups` has found, and the number of rings of its bell at that time."""
+"""Set the number of changes after which `groups` read the pod's group, and the group."""

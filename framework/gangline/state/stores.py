@@ -63,7 +63,10 @@ class Store(Generic[T]):
                 call()
 
     def when_seen(self, resource_version: int, call: Callable[[], None]) -> Callable[[], None]:
-        """Call once, as soon as all changes up to a resourceVersion are here; what is returned ends the waiting."""
+        """Call `call` once, as soon as all changes up to a resourceVersion are here.
+
+        The returned function ends the waiting.
+        """
         token = object()
         if self.seen >= resource_version:
             call()
@@ -76,7 +79,7 @@ class Store(Generic[T]):
         return end
 
     def upsert(self, obj: T) -> None:
-        """Add or replace an object. A listener that raises keeps it from nobody else."""
+        """Add or replace an object. If a listener raises, the other listeners hear of the object all the same."""
         self._objects[(obj.metadata.namespace, obj.metadata.name)] = obj
         self.version += 1
         for plugin, listener in self.listeners:
@@ -93,7 +96,7 @@ class Store(Generic[T]):
     def subscribe(self, listener: StoreListener[T]) -> None:
         """Tell the listener of every change until its scope ends, and now of the objects that exist.
 
-        What the listener raises for an object is counted, and it goes on without this change.
+        An exception of the listener is counted, and the listener misses this change.
         """
         check_methods(listener, "listener", "on_upsert", "on_remove")
         for obj in self._objects.values():

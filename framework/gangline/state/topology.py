@@ -281,7 +281,10 @@ class Topology:
         return column.values, column.ids
 
     def _described(self, level: Level) -> tuple[Sequence[str], Int32Column]:
-        """If several definitions match a node, the node is in the first of these domains."""
+        """The domains that a level lists, and for each row the number of its domain, `MISSING` for none.
+
+        If several definitions match a node, the node is in the first of these domains.
+        """
         numbers = np.full(self._nodes.size, MISSING, dtype=np.int32)
         for number, domain in enumerate(level.domains):
             fits = (numbers == MISSING) & self._nodes.alive[: self._nodes.size]

@@ -2,22 +2,34 @@
 
 Rules:
 - If a tracker raises for a pod, the pod is not placed: the trackers already told are told of its removal.
-- Taking a pod off, and putting one back, always happens; a tracker that raises then is out of step.
-- A tracker may look ahead while somebody asks what will be: see `Tracker`. One that raises then is out of step.
+- Taking a pod off a row, and putting it back, always succeed. A tracker that raises then is *out of step*: its counts
+  may be wrong.
+- A tracker may look ahead in a block `State.foreseen`: see `Tracker`. A tracker that raises then is out of step, too.
 - A tracker that is out of step is cleared, if it has a method `clear`, and told of all pods again before the next
   decision. If that is impossible, the plugins that use the tracker fail each decision, and say why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from gangline.errors import GanglineError, PluginError
-from gangline.failures import Failures, name_of, shown
+from gangline.failures import Failures, cause_of, name_of, shown
+from gangline.model import Node
 from gangline.state.pods import PodClass, PodInfo
 from gangline.state.scopes import Users
+
+
+class NodeListener(Protocol):
+    """An object that is called when a node gets a row, changes, or loses its row."""
+
+    def node_upserted(self, node: Node, row: int) -> None:
+        """The node exists, or has changed; called before pods that waited for the node are placed."""
+
+    def node_removed(self, name: str, row: int) -> None:
+        """The node is deleted, and no pod is on its row; another node may get the row."""
 
 
 class Tracker(Protocol):
@@ -28,11 +40,18 @@ class Tracker(Protocol):
     raises is removed all the same. If the tracker has a method `clear()`, it is cleared after an exception and told of
     all pods again; if not, the plugins that use it fail from then on.
 
-    A pod may be removed for good, or only in a transaction: `State.is_lifted` tells. What follows only later from the
-    end of a pod, because others have to act first, a tracker counts as done while the pod is lifted, and undoes when
-    the pod is added again. If the tracker has a method `foresee(begins)`, that is called with True where a block
-    `State.foreseen` begins and with False where it ends. In between the tracker counts everything as done that will
-    follow from pods that have ended or are ending; the method returns whether that makes a difference.
+    If the tracker has the method `add_all(pods, rows)`, it is told in one call of like members of a group that are
+    placed at once, instead of by `add` of each. If `add_all` raises, none of the pods is placed. A tracker with `clear`
+    is then told of the removal of each pod, and cleared later. A tracker without `clear` is told of no removal, so it
+    must have added none of the pods. If `add_all` returns False, the tracker has added none, and is told of each pod
+    by `add`.
+
+    A pod may be removed for good, or only in a transaction: `State.is_lifted` tells. Some consequences of a pod's end
+    come later, because others have to act first: for example, its claim gives its devices back. A tracker counts these
+    as done while the pod is lifted, and undoes that when the pod is added again. If the tracker has a method
+    `foresee(begins)`, the method is called with True where a block `State.foreseen` begins and with False where it
+    ends. In between the tracker counts everything as done that will follow from pods that have ended or are ending; the
+    method returns whether that makes a difference.
     """
 
     def add(self, pod: PodInfo, row: int) -> None:
@@ -47,6 +66,7 @@ _MOST_LEFT_OUT = 16
 """Pods that may be left out, because the tracker raises for them, when it is told of all pods again."""
 
 Tell = Callable[[PodInfo, int], None]
+TellAll = Callable[[Sequence[PodInfo], Sequence[int]], object]
 
 
 class ToldTrackers(NamedTuple):
@@ -56,6 +76,8 @@ class ToldTrackers(NamedTuple):
     """The `version` of the trackers when they were asked."""
     adds: tuple[Tell, ...]
     removes: tuple[Tell, ...]
+    adds_all: tuple[TellAll | None, ...]
+    """For each tracker its method for many pods, if it has one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -91,7 +113,7 @@ class Trackers:
         return id(tracker) in self._tracked
 
     def add(self, tracker: Tracker, placed: Iterable[PodInfo], users: Users | None = None) -> None:
-        """Tell the tracker of everything from now on, and now of the pods that are placed."""
+        """Tell the tracker now of the pods that are placed, and later of every placement and removal."""
         tracked = self._tracked[id(tracker)] = _Tracked(tracker, {} if users is None else users)
         self.version += 1
         self._tell(tracked, [pod for pod in placed if self._concerns(tracked, pod.cls)])
@@ -109,22 +131,55 @@ class Trackers:
         if told is None or told.of != self.version:
             trackers = [t.tracker for t in self._tracked.values() if self._concerns(t, cls)]
             adds, removes = tuple(each.add for each in trackers), tuple(each.remove for each in trackers)
-            told = cls.memo[ToldTrackers] = ToldTrackers(self.version, adds, removes)
+            told = cls.memo[ToldTrackers] = ToldTrackers(self.version, adds, removes, tuple(map(_add_all, trackers)))
         return told
+
+    def add_all(self, told: ToldTrackers, pods: Sequence[PodInfo], rows: Sequence[int]) -> None:
+        """Tell these trackers of pods of one class that are on rows now. If one raises, none is placed: PluginError."""
+        for position, (add, add_all) in enumerate(zip(told.adds, told.adds_all, strict=True)):
+            known = 0
+            try:
+                if add_all is not None:
+                    known = len(pods) if _can_be_cleared(add_all) else 0
+                    if add_all(pods, rows) is not False:
+                        continue
+                    known = 0
+                for pod, row in zip(pods, rows, strict=True):
+                    known += 1
+                    add(pod, row)
+            except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
+                raise self._take_all_back(told, position, pods, rows, known, error) from cause_of(error)
 
     def take_back(
         self, told: ToldTrackers, failed: Tell, pod: PodInfo, row: int, error: BaseException
     ) -> GanglineError:
-        """A tracker raised for a pod: tell it and those before it of the removal; returns what to raise."""
-        position = told.adds.index(failed)
-        found = self._failures.raised(self._owner(failed).name, POINT, error)
-        for remove in reversed(told.removes[: position + 1]):
-            try:
-                remove(pod, row)
-            except BaseException as again:
-                self._out_of_step(remove, again)
-        if hasattr(self._owner(failed).tracker, "clear"):  # what it did before it raised is not known
-            self.broken.setdefault(id(self._owner(failed).tracker), str(found))
+        """A tracker raised for a pod: tell this tracker, and the trackers before it, of the pod's removal.
+
+        Returns the exception to raise.
+        """
+        return self._take_all_back(told, told.adds.index(failed), [pod], [row], 1, error)
+
+    def _take_all_back(
+        self,
+        told: ToldTrackers,
+        position: int,
+        pods: Sequence[PodInfo],
+        rows: Sequence[int],
+        known: int,
+        error: BaseException,
+    ) -> GanglineError:
+        """A tracker raised when it had been told of the first `known` pods: see `take_back`."""
+        owner = self._owner(told.adds[position])
+        found = self._failures.raised(owner.name, POINT, error)
+        for at in range(position, -1, -1):
+            remove = told.removes[at]
+            for number in reversed(range(known if at == position else len(pods))):
+                try:
+                    remove(pods[number], rows[number])
+                except BaseException as again:
+                    self._out_of_step(remove, again)
+        if hasattr(owner.tracker, "clear"):  # the tracker may have counted a part before it raised
+            self.broken.setdefault(id(owner.tracker), str(found))
         return found
 
     def go_on(self, calls: tuple[Tell, ...], failed: Tell, pod: PodInfo, row: int, error: BaseException) -> None:
@@ -137,7 +192,7 @@ class Trackers:
                 self._out_of_step(call, again)
 
     def foresee(self, begins: bool) -> bool:
-        """A block begins or ends in which trackers count as done what is under way; whether that changes anything."""
+        """A block `State.foreseen` begins or ends: tell the trackers; returns whether one of them counts otherwise."""
         changed = False
         for tracked in self._tracked.values():
             foresee: Callable[[bool], bool] | None = getattr(tracked.tracker, "foresee", None)
@@ -160,7 +215,7 @@ class Trackers:
         concerns: Callable[[PodClass], bool] | None = getattr(tracked.tracker, "concerns", None)
         try:
             return concerns is None or bool(concerns(cls))
-        except BaseException as error:  # it is told, then
+        except BaseException as error:  # in doubt the tracker is told of the pods
             self._failures.raised(tracked.name, POINT, error)
             return True
 
@@ -179,7 +234,7 @@ class Trackers:
                 self._hopeless.add(key)
 
     def fault(self, plugins: Iterable[str]) -> PluginError | None:
-        """The exception to raise if one of these plugins, or an unknown one, uses a tracker that is out of step."""
+        """The exception to raise if a tracker of one of these plugins, or of no known plugin, is out of step."""
         names = set(plugins)
         for key, why in self.broken.items():
             users = self._tracked[key].plugins if key in self._tracked else set()
@@ -224,15 +279,25 @@ class Trackers:
                 self.broken[id(tracked.tracker)] = str(found)
 
 
+def _add_all(tracker: Any) -> TellAll | None:
+    """The tracker's method for many pods, if it has one."""
+    method: TellAll | None = getattr(tracker, "add_all", None)
+    return method if callable(method) else None
+
+
+def _can_be_cleared(call: TellAll) -> bool:
+    return hasattr(getattr(call, "__self__", None), "clear")
+
+
 def check_methods(given: object, what: str, *methods: str) -> None:
-    """Raise TypeError unless what a plugin has given has these methods."""
+    """Raise TypeError unless an object that a plugin has given has these methods; `what` names its kind."""
     for method in methods:
         if not callable(getattr(given, method, None)):
             raise TypeError(f"{shown(given)} is no {what}: it has no method {method}")
 
 
 def heard(failures: Failures, plugin: str, tell: Callable[..., None], *what: Any) -> None:
-    """Call a listener. What it raises is counted for the plugin, and concerns this listener alone."""
+    """Call a listener. An exception is counted for the plugin, and affects no other listener."""
     try:
         tell(*what)
     except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler

@@ -14,7 +14,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Protocol
 
@@ -26,6 +26,9 @@ class Placer(Protocol):
 
     def place(self, pod: PodInfo, row: int) -> None:
         """Put a pod on a row."""
+
+    def place_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> None:
+        """Put pods of one class on rows, all of them or none."""
 
     def put_back(self, pod: PodInfo, row: int) -> None:
         """Put a pod back on the row where it was; cannot fail."""
@@ -61,6 +64,20 @@ class _Placed:
         if self.was_lifted:
             self._log.lifted.add(self.pod.uid)
         self._placer.unplace(self.pod)
+
+
+class _PlacedAll:
+    """Undoes the placement of many pods, none of which was lifted before."""
+
+    __slots__ = ("_placer", "pods")
+
+    def __init__(self, placer: Placer, pods: Sequence[PodInfo]) -> None:
+        self._placer = placer
+        self.pods = pods
+
+    def __call__(self) -> None:
+        for pod in reversed(self.pods):
+            self._placer.unplace(pod)
 
 
 class _Unplaced:
@@ -112,7 +129,7 @@ class Transaction:
             self._log.lifted.clear()
 
     def place(self, pod: PodInfo, row: int) -> None:
-        """Put a pod that is on no row on a row."""
+        """Put a pod that is on no row on a row. Raises ValueError for another pod, and PluginError as `Cache.place`."""
         if pod.row >= 0 or row < 0 or not self._log.depth:
             raise ValueError(f"{pod.key} cannot be put on row {row}: it is on {pod.row}, or no block is open")
         lifted = self._log.lifted
@@ -126,8 +143,20 @@ class Transaction:
             raise
         self._log.steps.append(_Placed(self._placer, self._log, pod, was_lifted))
 
+    def place_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> None:
+        """Put like pods, which are on no row, each on its row, in one step. Raises ValueError and PluginError."""
+        cls = pods[0].cls if pods else None
+        if len(pods) < 2 or self._log.lifted or any([pod.cls is not cls or pod.row >= 0 for pod in pods]):
+            for pod, row in zip(pods, rows, strict=True):
+                self.place(pod, row)
+            return
+        if min(rows) < 0 or not self._log.depth or len(pods) != len(rows):
+            raise ValueError(f"{pods[0].key} and others cannot be put on rows {rows}, or no block is open")
+        self._placer.place_all(pods, rows)
+        self._log.steps.append(_PlacedAll(self._placer, pods))
+
     def unplace(self, pod: PodInfo) -> None:
-        """Take a pod off its row."""
+        """Take a pod off its row. Raises ValueError for a pod that is on no row."""
         row = pod.row
         if row < 0 or not self._log.depth:
             raise ValueError(f"{pod.key} cannot be taken off: it is on no row, or no block is open")
@@ -138,11 +167,17 @@ class Transaction:
     def step_aside(self) -> list[tuple[PodInfo, int]]:
         """Undo all steps for now; returns the placed pods and their rows, in order.
 
-        Only for an outermost block that has only placed pods.
+        Only for an outermost block that has only placed pods; raises ValueError for any other.
         """
         steps = self._log.steps
-        placed = [(step.pod, step.pod.row) for step in steps if isinstance(step, _Placed)]
-        if self._aside or self._log.depth != 1 or len(placed) != len(steps):
+        placed: list[tuple[PodInfo, int]] = []
+        for step in steps:
+            if isinstance(step, _Placed):
+                placed.append((step.pod, step.pod.row))
+            elif isinstance(step, _PlacedAll):
+                placed += [(pod, pod.row) for pod in step.pods]
+        is_all = all(isinstance(step, _Placed | _PlacedAll) for step in steps)
+        if self._aside or self._log.depth != 1 or not is_all:
             raise ValueError("only an outermost block that has placed pods, and has done nothing else, can step aside")
         self.rollback()
         self._log.depth = 0
@@ -150,7 +185,7 @@ class Transaction:
         return placed
 
     def come_back(self) -> None:
-        """Go on in a block that has stepped aside; no step is made again."""
+        """Go on in a block that has stepped aside; no step is made again. Raises ValueError for any other block."""
         if not self._aside or self._log.depth:
             raise ValueError("this block has not stepped aside, or another one is open")
         self._log.depth = 1

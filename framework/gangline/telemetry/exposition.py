@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, gzip_accepted
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.openmetrics import exposition as openmetrics
+
+from gangline.telemetry.encodings import gzip_accepted
 
 MAX_AGE = 2.0
 """Seconds for which a page is served again."""

@@ -1,6 +1,6 @@
 """The families of metrics: the name of each, its help text and its labels.
 
-Those of pod groups are in `group_metrics`, and plugins declare their own.
+The families of pod groups are in `group_metrics`, and plugins declare their own.
 """
 
 from __future__ import annotations

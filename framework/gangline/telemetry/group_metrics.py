@@ -29,7 +29,7 @@ class Placements(Collector):
         self.to_binding = Series(_LONG)
 
     def decided(self, strategy: str, result: str, seconds: float) -> None:
-        """A decision took so many seconds; the result is success, unschedulable or error."""
+        """A decision took this many seconds; the result is success, unschedulable or error."""
         series = self._taken.get((strategy, result))
         if series is None:
             series = self._taken[strategy, result] = Series(_SECONDS)
@@ -110,7 +110,7 @@ class GroupMetrics:
         )
 
     def placed(self, strategy: str, seconds: float, score: float) -> None:
-        """The members of a group were given their nodes in so many seconds; score 0..1."""
+        """The members of a group were given their nodes in this many seconds; score 0..1."""
         self._placements.decided(strategy, "success", seconds)
         self._scores.labels(strategy).observe(score)
 
@@ -128,11 +128,11 @@ class GroupMetrics:
         self.errors.labels(what).inc()
 
     def pod_bound(self, seconds: float) -> None:
-        """A single pod is bound, so many seconds after it was queued."""
+        """A single pod is bound, this many seconds after it was queued."""
         self._placements.to_binding.observe(seconds)
 
     def bound(self, seconds: float, recovered: bool) -> None:
-        """A group is bound, so many seconds after it was queued; `recovered` if other members had been bound before."""
+        """A group is bound, this many seconds after it was queued; `recovered` if some members were bound before."""
         self._placements.to_binding.observe(seconds)
         for recovery in self._recoveries if recovered else ():
             recovery.observe(seconds)

@@ -1,4 +1,4 @@
-"""The metrics that plugins register: those of one configuration, which are there while it is in use."""
+"""The metrics that the plugins of one configuration register; they exist while the configuration is in use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Name(Collector):
 class PluginMetrics(Collector):
     """One metric for each name, the same for all plugins and profiles.
 
-    A metric of the configuration before that has the same name, kind, labels and buckets goes on counting.
+    A metric of the previous configuration with the same name, kind, labels and buckets goes on counting.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class PluginMetrics(Collector):
     def get(
         self, kind: type[M], name: str, help: str, labels: Sequence[str], buckets: Sequence[float] | None = None
     ) -> M:
-        """The metric of that name. Raises ValueError where it has another kind or other labels, or is not the plugins'.
+        """The metric of that name. Raises ValueError if it has another kind or other labels, or is no plugin's metric.
 
         The buckets are those of the first call.
         """

@@ -22,6 +22,11 @@ class Series:
         self.total += value
 
     @property
+    def bounds(self) -> tuple[float, ...]:
+        """The upper bounds of all counts but the last one."""
+        return self._bounds
+
+    @property
     def count(self) -> int:
         """How many values were seen."""
         return sum(self.counts)

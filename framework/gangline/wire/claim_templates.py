@@ -1,12 +1,12 @@
 """Translates GpuClaims that name a DeviceClass into ResourceClaimTemplates, by which the nodes carry the claims out.
 
-Rules
+Rules:
 - A GpuClaim with `spec.deviceClassName` gets no devices from the device table of the scheduler. A ResourceClaim is made
-  for each of its pods from a template, and DynamicResources gives devices to that.
+  for each of its pods from a template, and the plugin DynamicResources gives devices to the ResourceClaim.
 - The spec of a template never changes in Kubernetes. So the name of a template has a hash of its spec: another spec is
   another template, and whoever sees a ResourceClaim can tell whether it was made from the template.
-- What devices of other drivers do not say cannot be asked for: see `faults`.
-- What a claim asks of its node (labels, RDMA, cuFile) is not translated: GpuClaim filters by it.
+- A claim cannot ask for properties that drivers do not publish of their devices: see `faults`.
+- A claim's demands on its node (labels, RDMA, cuFile) are not translated: the plugin GpuClaim filters nodes by them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _OWN = "device.attributes[device.driver]"
 
 
 def faults(spec: GpuClaimSpec) -> Iterator[str]:
-    """Why a claim cannot be written as a ResourceClaim: what it asks for in vain with a DeviceClass, or without one."""
+    """Why a claim cannot be carried out: its fields that need a DeviceClass, or that cannot be combined with one."""
     devices, topology = spec.devices, spec.topology
     if not spec.device_class_name:
         if topology.link_attribute:
@@ -107,6 +107,6 @@ def _selector(spec: GpuClaimSpec) -> str:
     if spec.devices.exclusivity != "MIG":
         return f'!("type" in {_OWN}) || {_OWN}.type != "mig"'
     size, unit, extra = spec.devices.mig_profile.partition("gb")
-    marks = ("+", ".") if extra[:1] in ("+", ".") else ("",)  # drivers and resource names write it differently
+    marks = ("+", ".") if extra[:1] in ("+", ".") else ("",)  # 1g.10gb+me and 1g.10gb.me
     wanted = ", ".join(msgspec.json.encode(size + unit + mark + extra[len(mark) :]).decode() for mark in marks)
     return f'"profile" in {_OWN} && {_OWN}.profile in [{wanted}]'

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, cast
+import re
+from collections.abc import Mapping
+from typing import Any
 
-import aiohttp
 import msgspec
 import pytest
 from rich.console import Console
 
 from gangline import config, model
 from gangline.commands.answering import Answer, answer
-from gangline.commands.explain import show
-from gangline.commands.running import Judges, Running, find_running, judges
-from gangline.config import SchedulerConfiguration
-from gangline.errors import ConfigError, Forbidden, NotFound
+from gangline.commands.explain import _plain, show
+from gangline.commands.output import told
+from gangline.commands.running import Judges, Running, judges
+from gangline.errors import ConfigError, Forbidden
 from gangline.explain.targets import Target, parse
-from gangline.kube.access import Access
-from gangline.kube.auth import Credentials
-from gangline.kube.client import HttpClient
-from gangline.kube.interface import Client
-from gangline.kube.resources import CONFIG_MAPS, DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, TOKEN_REVIEWS
-from gangline.process.endpoints import Endpoints, Pages, Served
-from gangline.process.serving import pages
+from gangline.kube.resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS
 from gangline.simulate import SimulatedClient, SimulatedCluster
 from gangline.testing import make_node, make_pod
+from gangline.testing.gang_stories import PROFILE, GangCluster
 from gangline.wire.custom_resources import CLAIM
-
-from ..gang_cluster import PROFILE, GangCluster
 
 GANGS = config.load(PROFILE, "test")
 POD = Target("Pod", "default", "p")
@@ -185,6 +178,18 @@ def test_where_nobody_remembers_why_that_is_said() -> None:
     assert "default/p is on b" in text and "why is not known" in text
 
 
+@pytest.mark.parametrize(("node", "is_told"), [("b", True), ("", False)], ids=["placed", "waiting"])
+def test_why_no_running_scheduler_could_be_asked_is_said_where_a_decision_is_missing(node: str, is_told: bool) -> None:
+    cluster = small()
+    cluster.create(PODS, make_pod("p", gpus=4, scheduler_name="gangs", node=node))
+    by, client = Judges(GANGS, "test"), SimulatedClient(cluster.server)
+
+    found = cluster.play(lambda: answer(client, POD, by, cluster.clock, unasked="there is no kubectl"))
+
+    line = "note: decisions that a running scheduler remembers are not known: there is no kubectl\n"
+    assert (line in words(found)) is is_told
+
+
 def _encoded(decision: Mapping[str, Any] | None) -> bytes:
     return msgspec.json.encode(decision)
 
@@ -308,80 +313,52 @@ def test_a_pod_that_cannot_be_asked_about_says_why(phase: str | None, line: str)
     assert line in str(caught.value)
 
 
-# The running scheduler
+# What would let it start
 
 
-async def serving(story: Callable[[str, Credentials], Coroutine[Any, Any, None]]) -> None:
-    """A scheduler's endpoint, and credentials for an API server that is not there."""
-    decisions = {"uid-1": {"uid": "uid-1", "node": "a"}}
+def test_what_would_let_a_gang_start_is_listed_and_the_gang_is_judged_as_before() -> None:
+    cluster = GangCluster()
+    cluster.add_gang("train", 5)
 
-    def configuration() -> SchedulerConfiguration:
-        return GANGS
+    found = asked(cluster, Target("Pod", "default", "train-0"), Judges(GANGS, "test"))
 
-    guarded = pages(configuration, decisions.get)
-    served = Served(Endpoints("", "127.0.0.1:0"), Pages({}, {}, guarded=guarded), cast(Client, LetsIn()))
-    await served.open()
-    access = Access("http://127.0.0.1:9", "test", authorization="Bearer mine")
-    try:
-        await story(f"https://127.0.0.1:{served.secure_port}", Credentials(lambda: access))
-    finally:
-        await served.close()
+    assert found.gang is not None and "no placement for 5 pods" in found.gang.message
+    text = words(found)
+    assert "What would let it start (each alone is enough, the cheapest first):" in text
+    assert "  1. Prefer the level leaf for the gang instead of requiring it.\n" in text
+    assert "Let the gang start with 4 members instead of 5 (minMember)." in text
 
 
-class LetsIn:
-    """The part of an API server that lets one token in, to everything."""
+def test_remedies_are_in_the_json_of_a_case_and_of_a_cluster() -> None:
+    cluster = small(make_node("a", gpus=2))
+    cluster.create(PODS, make_pod("p", gpus=4, scheduler_name="gangs"))
 
-    async def create(self, resource: Any, review: Any, *, namespace: str | None = None) -> Any:
-        if resource is TOKEN_REVIEWS:
-            review.status.authenticated = review.spec.token == "mine"
-        else:
-            review.status.allowed = True
-        return review
+    found = _plain(asked(cluster, POD, Judges(GANGS, "test")))
 
-    async def get(self, resource: Any, name: str, *, namespace: str | None = None) -> Any:
-        raise NotFound(404, "NotFound", name)
-
-
-async def test_the_endpoint_tells_configuration_and_decisions() -> None:
-    async def story(address: str, credentials: Credentials) -> None:
-        async with HttpClient(credentials) as client:
-            running = await find_running(client, address, credentials)
-        assert running is not None and running.serves == ["gangs"]
-        assert await running.decision("uid-1") == {"uid": "uid-1", "node": "a"}
-        assert await running.decision("uid-2") is None
-
-    await serving(story)
+    remedies = msgspec.json.decode(told(found, "json", (), lambda _: None))["remedies"]
+    assert remedies["unit"] == "pod default/p" and remedies["isComplete"]
+    assert remedies["remedies"] == [
+        {
+            "kind": "SmallerRequests",
+            "sentence": "Request 2 nvidia.com/gpu per pod instead of 4.",
+            "values": {"resource": "nvidia.com/gpu", "quantity": "2", "from": "4"},
+            "cost": {"interrupted": 0, "givenUp": 0.5, "changed": 1},
+        }
+    ]
 
 
-async def test_a_decision_that_is_not_remembered_is_404() -> None:
-    async def story(address: str, credentials: Credentials) -> None:
-        headers = {"Authorization": "Bearer mine"}
-        async with aiohttp.request("GET", f"{address}/decisions/uid-2", headers=headers, ssl=False) as found:
-            assert found.status == 404
-        async with aiohttp.request("GET", f"{address}/decisions/uid-1", ssl=False) as found:
-            assert found.status == 401
+def test_where_no_single_change_helps_that_is_said() -> None:
+    cluster = small(make_node("a", taints=["team=a:NoSchedule"], unschedulable=True))
+    cluster.create(PODS, make_pod("p", scheduler_name="gangs"))
 
-    await serving(story)
+    text = words(asked(cluster, POD, Judges(GANGS, "test")))
+
+    assert re.search(r"No single change of \d that were tried would let it start\.", text)
 
 
-async def test_an_address_that_does_not_answer_is_named() -> None:
-    credentials = Credentials(lambda: Access("http://127.0.0.1:9", "test"))
-    async with HttpClient(credentials) as client:
-        with pytest.raises(ConfigError) as caught:
-            await find_running(client, "http://127.0.0.1:9", credentials)
-
-    assert "http://127.0.0.1:9" in str(caught.value) and "object at" not in str(caught.value)
-
-
-def test_without_an_endpoint_the_config_map_says_what_is_served() -> None:
+def test_a_pod_with_a_node_or_with_a_place_has_no_remedies() -> None:
     cluster = small()
-    labels = {"app.kubernetes.io/name": "gangline", "app.kubernetes.io/component": "scheduler"}
-    meta = model.ObjectMeta(name="gpu-scheduler-config", namespace="gpu", labels=labels)
-    cluster.create(CONFIG_MAPS, model.ConfigMap(meta, {"config.yaml": PROFILE}))
+    cluster.create(PODS, make_pod("p", scheduler_name="gangs"), make_pod("q", scheduler_name="gangs", node="b"))
 
-    from gangline.commands.running import configured
-
-    running = cluster.play(lambda: configured(SimulatedClient(cluster.server)))
-
-    assert running is not None and running.serves == ["gangs"]
-    assert "ConfigMap gpu/gpu-scheduler-config" in running.where
+    assert "let it start" not in words(asked(cluster, POD, Judges(GANGS, "test")))
+    assert asked(cluster, Target("Pod", "default", "q"), Judges(GANGS, "test")).remedies is None

@@ -92,7 +92,7 @@ def test_help_lists_the_commands_without_importing_them() -> None:
     assert all(name in text and summary in text for name, summary in main.SUMMARIES.items())
 
 
-@pytest.mark.parametrize("group", ["certs", "config", "defrag", "plugins", "profiles"])
+@pytest.mark.parametrize("group", ["certs", "config", "defrag", "plugins", "profiles", "snapshot"])
 def test_help_of_a_group_is_not_cut(group: str) -> None:
     assert "..." not in invoked(group, "--help").replace("[ARGS]...", "")
 
@@ -104,9 +104,12 @@ def test_help_of_a_group_is_not_cut(group: str) -> None:
         (["nonsense"], 2, "No such command 'nonsense'"),
         (["config", "validate"], 2, "Missing argument 'FILE...'"),
         (["config", "validate", "missing.yaml"], 1, "missing.yaml"),
+        (["simul"], 2, "No such command 'simul'. Did you mean 'simulate'?"),
+        (["explain", "-f", "case.yaml", "--snapshot", "s.gz"], 2, "a case file is no cluster"),
+        (["explain", "-f", "case.yaml", "--watch"], 2, "a case file is no cluster"),
         (["plugins", "new", "lower"], 2, "'lower' is no name for a plugin"),
     ],
-    ids=["success", "command", "usage", "failure", "name"],
+    ids=["success", "command", "usage", "failure", "misspelt", "case-snapshot", "case-watch", "name"],
 )
 def test_the_exit_code_is_0_1_or_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], code: int, line: str
@@ -120,7 +123,15 @@ def test_a_case_of_several_documents_is_told_what_a_case_is(tmp_path: Path) -> N
     file = tmp_path / "case.yaml"
     file.write_text("pod: {}\n---\npod: {}\n")
 
-    with pytest.raises(ConfigError, match="a case is one document of YAML or JSON"):
+    with pytest.raises(ConfigError, match=": 2:1: a case is one document of YAML or JSON: there is more than one"):
+        read_case(file)
+
+
+def test_a_case_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "case.yaml"
+    file.write_text("pod: " + "[" * 30_000)
+
+    with pytest.raises(ConfigError, match="a case is one document of YAML or JSON: nested too deeply"):
         read_case(file)
 
 
@@ -210,7 +221,7 @@ def test_a_new_plugin_overwrites_nothing(
 
     code, err = ended(monkeypatch, capsys, ["plugins", "new", "PreferRack", "--directory", str(tmp_path)])
 
-    assert code == 1 and err == f"Error: {tmp_path}: is not empty\n"
+    assert code == 1 and err == f"Error: {tmp_path}: is not empty; choose another folder with --directory\n"
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
@@ -220,16 +231,6 @@ def test_the_module_of_a_command_of_ours_is_imported_only_when_it_is_asked_for()
         # What the authors of commands may use lists profiles as well.
         "theirs = main.COMMANDS['profiles']; "
         "sys.exit(any(each.partition(':')[0] in sys.modules for each in main.COMMANDS.values() if each != theirs))"
-    )
-
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False).returncode == 0
-
-
-def test_the_scheduler_starts_without_what_only_printing_and_a_first_tls_connection_need() -> None:
-    code = (
-        "import sys, gangline.commands.run; from gangline.profile.registry import Catalog; "
-        "Catalog.discover().points(); "
-        "sys.exit(any(name.split('.')[0] in ('rich', 'cryptography') for name in sys.modules))"
     )
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False).returncode == 0
@@ -272,7 +273,7 @@ def test_of_very_many_nodes_the_best_are_explained_and_the_others_counted(tmp_pa
 
     assert (shown.exit_code, whole.exit_code) == (0, 0)
     assert sum(line.startswith("n0") for line in shown.stdout.splitlines()) == 100
-    assert "and 900 more nodes: -o json tells of all, --why-not NODE of one" in shown.stdout
+    assert "and 900 more nodes: -o wide tells of all, --why-not NODE of one" in shown.stdout
     assert "default/p would go to " in shown.stdout
     assert len(msgspec.json.decode(whole.stdout)["nodes"]) == 1000
 
@@ -351,3 +352,17 @@ def test_a_case_is_judged_by_other_plugins_that_hold_pods(tmp_path: Path, site: 
     assert "default/p is not tried: Quota: the quota is used up" in invoked("explain", "-f", case, "--config", file)
     case.write_text(case.read_text().replace("name: p,", "name: q,"))
     assert "not tried" not in invoked("explain", "-f", case, "--config", file)
+
+
+@pytest.mark.parametrize("words", ["profiles list", "--help", "config show --profile default"])
+def test_a_command_ends_quietly_if_nobody_reads_its_output(words: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "gangline", *words.split()], stdout=writing, stderr=subprocess.PIPE, timeout=60
+        )
+    finally:
+        os.close(writing)
+
+    assert (ended.returncode, ended.stderr) == (1, b"")

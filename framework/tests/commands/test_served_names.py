@@ -98,6 +98,13 @@ def test_profiles_are_listed_with_the_names_that_they_serve() -> None:
     assert all(name in invoked("profiles", "list") for name in rows)
 
 
+def test_each_profile_is_one_line_where_no_terminal_folds_it() -> None:
+    lines = invoked("profiles", "list").splitlines()
+
+    assert [line.split()[0] for line in lines[1:]] == sorted(profiles.installed())
+    assert all(line == line.rstrip() for line in lines)
+
+
 # What is at work
 
 

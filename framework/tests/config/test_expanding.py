@@ -186,7 +186,7 @@ def test_weights_count_only_where_plugins_score() -> None:
         (
             "{plugins: {bind: {enabled: [{name: '*'}]}}}",
             'plugins.bind.enabled[0].name: unknown plugin "*"; known are Bind, Custom, Fit, '
-            "Image, Other, OtherSort, PlaceA, PlaceB, Sort, Taints",
+            "Image, Other, OtherSort, PlaceA, PlaceB, Sort, Taints; install the package of any other plugin first",
         ),
         (
             "{pluginConfig: [{name: Custm}]}",

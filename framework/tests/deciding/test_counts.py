@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from gangline.deciding.counts import apart, together
 from gangline.state.topology import Domains, Topology
 from gangline.testing import cluster, make_node
-
-from ..gangs import LEAF, SPINE
+from gangline.testing.gangs import LEAF, SPINE
 
 SPINES, LEAVES, NODES = 2, 3, 4
 SIZE = SPINES * LEAVES * NODES

@@ -9,10 +9,10 @@ import msgspec
 
 from gangline import PodInfo, model
 from gangline.testing import make_pod
+from gangline.testing.gangs import GROUP, LEAF, Gangs, fabric, leaves_of
 from gangline_plugins.counting.inter_pod_affinity import InterPodAffinity
 from gangline_plugins.counting.pod_topology_spread import PodTopologySpread
 
-from ..gangs import GROUP, LEAF, Gangs, fabric, leaves_of
 from .test_group_scheduling import sliced
 
 WORKERS = {"matchLabels": {"role": "worker"}}

@@ -15,11 +15,10 @@ from gangline import CodeColumn, GroupAttempt, Int64Column, NodeView, PodInfo, R
 from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.status import Status
 from gangline.testing import cluster, make_node
+from gangline.testing.gangs import FALLBACK, GROUP, PREFERRED, REQUIRED, Gangs, fabric, leaves_of, spines_of
 from gangline.wire.custom_resources import COMPLETION_INDEX
 from gangline_plugins.counting.inter_pod_affinity import InterPodAffinity
 from gangline_plugins.node_ports import NodePorts
-
-from ..gangs import FALLBACK, GROUP, PREFERRED, REQUIRED, Gangs, fabric, leaves_of, spines_of
 
 
 def test_a_gang_takes_the_fewest_leaves() -> None:
@@ -388,7 +387,7 @@ def test_the_room_of_pods_to_come_is_left_to_their_group_alone() -> None:
     gangs = Gangs(fabric(spines=1, leaves=1, nodes=2))
     mine, others = gangs.gang("train", 2), gangs.gang("other", 2)
     to_come = mine[0].anew()
-    gangs.nominations = {"s0-l0-n0": {to_come.uid: to_come}}
+    gangs.handle.fake_pending.nominations = {"s0-l0-n0": {to_come.uid: to_come}}
 
     assert isinstance(gangs.decide(others), GroupRejection)
     assert isinstance(gangs.decide(mine), GroupDecision)

@@ -22,11 +22,11 @@ from gangline.simulate import SimulatedClient
 from gangline.state.cache import Cache
 from gangline.status import CodeColumn, codes
 from gangline.testing import make_node, make_pod
+from gangline.testing.gang_stories import GangCluster, profile_with
+from gangline.testing.gangs import LEAF, REQUIRED, SPINE, Gangs, fabric
 from gangline_plugins.counting.inter_pod_affinity import InterPodAffinity
 from gangline_plugins.leaf_spine import LeafSpine
 
-from ..gang_cluster import GangCluster, profile_with
-from ..gangs import LEAF, REQUIRED, SPINE, Gangs, fabric
 from ..test_deadline import state_of
 
 T = TypeVar("T")

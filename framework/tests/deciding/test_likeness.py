@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
+
+import pytest
 
 from gangline import SKIP, Narrow, PodInfo, Status, hookimpl, model
 from gangline.deciding.group_decisions import GroupRejection
 from gangline.queueing.units import Unit
 from gangline.testing import make_pod
+from gangline.testing.gangs import GROUP, Gangs, fabric
 from gangline.wire.custom_resources import CLAIM
 from gangline_plugins.counting.inter_pod_affinity import Args, InterPodAffinity
-
-from ..gangs import GROUP, Gangs, fabric
 
 NODE = "example.com/node"
 NODES = [f"s0-l0-n{number}" for number in range(4)]
@@ -59,6 +60,36 @@ class Counting(Telling):
         return super().pre_filter(pod)
 
 
+class CountingAll(Counting):
+    """The same; it is told of many pods in one call."""
+
+    name = "CountingAll"
+    calls: list[list[str]]
+
+    @hookimpl
+    def pre_cycle(self, pod: PodInfo) -> None:
+        self.begun.append(pod.name)
+
+    @hookimpl
+    def pre_cycle_all(self, pods: Sequence[PodInfo]) -> None:
+        self.calls.append([pod.name for pod in pods])
+
+
+class TellingAll(Telling):
+    """The same; it is asked about many pods in one call."""
+
+    name = "TellingAll"
+    answers: Any = None
+
+    @hookimpl
+    def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
+        return annotations.get(NODE)
+
+    @hookimpl
+    def identity_all(self, annotations: Sequence[Mapping[str, str]]) -> Any:
+        return self.answers or [each.get(NODE) for each in annotations]
+
+
 class Beginning:
     """Counts the attempts that begin, without regard to the pod."""
 
@@ -89,6 +120,22 @@ def test_members_of_which_a_plugin_says_different_things_are_placed_each_on_its_
     assert gangs.place(narrowed(gangs)) == {f"a-{i}": name for i, name in enumerate(NODES)}
 
 
+def test_members_of_which_a_plugin_says_different_things_at_once_are_placed_each_on_its_own() -> None:
+    gangs = Gangs(fabric(), TellingAll)
+
+    assert gangs.place(narrowed(gangs)) == {f"a-{i}": name for i, name in enumerate(NODES)}
+
+
+@pytest.mark.parametrize("answers", [["one"], "four", 4], ids=["too few", "a text", "no list"])
+def test_a_plugin_that_answers_something_else_for_many_members_fails_the_gang_by_name(answers: Any) -> None:
+    gangs = Gangs(fabric(), type("Odd", (TellingAll,), {"name": "Odd", "answers": answers}))
+
+    decided = gangs.decide(narrowed(gangs))
+
+    assert isinstance(decided, GroupRejection) and decided.is_error
+    assert decided.message.startswith("plugin Odd at identity_all: must return 4 values in a list or None, not ")
+
+
 def test_no_member_goes_where_a_plugin_does_not_let_it_though_the_plugin_took_all_for_alike() -> None:
     gangs = Gangs(fabric(), Named)
 
@@ -114,6 +161,16 @@ def test_a_plugin_that_says_what_it_reads_is_not_asked_again_about_members_like_
     gangs.place(gangs.gang("a", 4, gpus=8))
 
     assert set(Counting.asked) == {"a-0"}
+
+
+def test_a_plugin_may_be_told_of_many_members_that_are_placed_like_another_in_one_call() -> None:
+    gangs = Gangs(fabric(), CountingAll)
+    CountingAll.begun, CountingAll.asked, CountingAll.calls = [], [], []
+
+    gangs.place(gangs.gang("a", 4, gpus=8))
+
+    assert set(CountingAll.begun) == {"a-0"}  # which was filtered
+    assert CountingAll.calls == [["a-0"], ["a-1", "a-2", "a-3"]]
 
 
 def test_before_a_member_is_placed_like_another_a_plugin_is_told_of_the_pod_if_it_takes_the_pod() -> None:

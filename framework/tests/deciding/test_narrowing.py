@@ -11,8 +11,7 @@ import pytest
 from gangline import NODE, CodeColumn, GroupAttempt, Handle, NodeView, Placement, PodInfo, Reason, hookimpl
 from gangline.deciding.group_decisions import GroupRejection
 from gangline.testing import cluster, make_node
-
-from ..gangs import Gangs
+from gangline.testing.gangs import Gangs
 
 NODES = "abcd"
 

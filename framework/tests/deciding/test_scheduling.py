@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gangline import CodeColumn, Diagnosis, NodeView, PodInfo, Reason, Status, codes, hookimpl, unschedulable, wait
-from gangline.deciding.scheduling import Decision, Rejection, decide
+from gangline.deciding.scheduling import Decision, Rejection, decide, give_back
 from gangline.queueing.units import Unit
 from gangline.state.cache import Cache
 from gangline.status import Code
@@ -129,6 +129,20 @@ def test_plugins_that_hold_the_pod_are_named_with_their_patience() -> None:
     )
 
     assert isinstance(outcome, Decision) and outcome.holds == {"One": 5, "Two": 9}
+
+
+def test_a_pod_that_plugins_hold_waits_at_permit_until_its_decision_is_given_back() -> None:
+    cache = cluster([make_node("a")])
+    runtime = make_runtime(cache, reserving("One", permit=wait(5)))
+
+    pod = cache.record(make_pod("p"))
+    decision = decide(Unit([pod], added=0.0), runtime, cache, {})
+
+    held = runtime.at_permit(pod)
+    assert held is not None and held.node == "a" and held.holding == {"One"}
+    assert isinstance(decision, Decision)
+    give_back(runtime, cache, decision.cycle, pod, "a")
+    assert runtime.at_permit(pod) is None and not len(runtime.handle.waiting)
 
 
 def test_a_pod_that_fits_nowhere_is_rejected_with_what_plugins_say() -> None:

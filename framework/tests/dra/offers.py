@@ -26,7 +26,7 @@ class Failure(GanglineError):
 
 
 class Equality:
-    """Stands for an expression: ``driver=VALUE``, or ``NAME=VALUE`` for an attribute, and fails where it is not set."""
+    """Stands for an expression: ``driver=VALUE`` or ``NAME=VALUE``; fails if the device has no attribute NAME."""
 
     def __init__(self, expression: str) -> None:
         self._name, equals, self._value = expression.partition("=")
@@ -63,7 +63,7 @@ def offer(
 
 
 def exactly(count: int = 1, device_class: str = "gpu", **fields: Any) -> dict[str, Any]:
-    """What a request asks for."""
+    """The field `exactly` of a request: `count` devices of a class."""
     return {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": count, **fields}
 
 
@@ -87,7 +87,7 @@ def allocated(*names: str, pool: str = "node-pool", **result: Any) -> ResourceCl
 def ask(
     slices: list[ResourceSlice], claims: list[ResourceClaim], taken: list[ResourceClaim] | None = None, nodes: str = "a"
 ) -> PodAllocator:
-    """What the nodes, one for each letter, have for the claims of a pod."""
+    """The allocator for the claims of a pod, on a cluster with a node for each letter of `nodes`."""
     view = cluster([make_node(name, labels={"zone": name}) for name in nodes]).nodes.view()
     table = SliceTable(slices, view)
     classes = {
@@ -99,7 +99,7 @@ def ask(
 
 
 def names(pod: PodAllocator, row: int = 0) -> list[str] | str | None:
-    """The devices that a node gives; None without, the error if there is one."""
+    """The names of the devices that the node in this row gives; the error if there is one; None if it gives none."""
     verdict = pod.on(row, "abcdefgh"[row])
     if verdict.error:
         return verdict.error

@@ -267,7 +267,7 @@ def test_the_chosen_alternatives_decide_what_a_node_loses() -> None:
     small = devices.losses(devices.asked([partition("1g")]), nodes)[0]
     large = devices.losses(devices.asked([partition("7g")]), nodes)[0]
     assert devices.losses(asked, nodes)[0] == large > small
-    assert devices.losses(asked, nodes.at(nodes.rows[:1]), {(0, "r0/1g")})[0] == small
+    assert devices.losses(asked, nodes.at(nodes.rows[:1]), frozenset({(0, "r0/1g")}))[0] == small
 
 
 def test_a_very_large_problem_is_solved_in_the_order_of_its_positions() -> None:

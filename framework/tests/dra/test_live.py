@@ -15,7 +15,18 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gangline.deadline import Deadline
-from gangline.dra import Allocator, Selectors, SliceTable, Standing, Usage, allocator, properties, selecting, solving
+from gangline.dra import (
+    Allocator,
+    Selectors,
+    SliceTable,
+    Standing,
+    Usage,
+    allocator,
+    properties,
+    questions,
+    selecting,
+    solving,
+)
 from gangline.dra import live as live_module
 from gangline.dra import table as table_module
 from gangline.dra.live import NO_DEVICES, Devices
@@ -34,6 +45,8 @@ PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 X = {"cel": {"expression": f'device.attributes["{GPU}"].model == "x"'}}
 """Fails where a device says nothing of its model."""
 CAREFUL = {"cel": {"expression": f'device.attributes["{GPU}"].?model.orValue("") == "x"'}}
+TWICE = [{"matchAttribute": ROOT}, {"matchAttribute": ROOT}]
+"""Two constraints: counting cannot tell."""
 EVERY = {"deviceClassName": "gpu", "allocationMode": "All"}
 CLAIMS: list[list[ResourceClaim]] = [
     [claim(exactly())],
@@ -343,7 +356,7 @@ def test_a_refusal_is_told_in_the_words_of_kube_scheduler() -> None:
 
 
 def test_a_node_on_which_the_search_is_given_up_is_rejected_and_another_serves() -> None:
-    """On `a` counting cannot tell, and of the devices the last two agree; `b` has the two alone."""
+    """Of the devices of `a` the last two agree; `b` has the two alone."""
     few = [device(f"d{i}", attributes={"root": root}) for i, root in enumerate("xx")]
     many = [device(f"d{i}", attributes={"root": root}) for i, root in enumerate("abcdefghijkxx")]
     view = cluster([make_node(name) for name in "ab"]).nodes.view()
@@ -351,13 +364,30 @@ def test_a_node_on_which_the_search_is_given_up_is_rejected_and_another_serves()
     devices.class_changed(None, device_class())
     for name, some in (("a", many), ("b", few)):
         devices.slice_changed(None, offer(f"s-{name}", some, pool=name, nodeName=name))
-    claims = [claim({"firstAvailable": [{"name": "two", **exactly(2)}]}, constraints=[{"matchAttribute": ROOT}])]
+    claims = [claim(exactly(2), constraints=TWICE)]
     asked = devices.asked(claims)
 
     codes = devices.codes(asked, view).tolist()
 
     assert codes == [GAVE_UP, 0] and GAVE_UP < FIRST_TEXT
     assert devices.reason(asked, GAVE_UP, claims) == "timed out trying to allocate devices"
+
+
+def test_of_too_many_different_errors_a_node_shows_its_own_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "_MOST_TEXTS", 3)
+    slices = []
+    for number, name in enumerate(NODES, 1):  # nodes with different numbers of devices are not taken for alike
+        some = [device(f"d{each}", attributes={"wants": f"of-{name}"}) for each in range(number)]
+        slices.append(offer(f"s-{name}", some, pool=name, nodeName=name))
+    devices, nodes = live(slices, NODES)
+    looked_up = {"cel": {"expression": f'device.attributes["{GPU}"][device.attributes["{GPU}"].wants] == "x"'}}
+    claims = [claim(exactly(1, selectors=[looked_up]))]
+    asked = devices.asked(claims)
+
+    told = [devices.reason(asked, code, claims) for code in devices.codes(asked, nodes).tolist()]
+
+    assert ["of-a" in told[0], "of-b" in told[1]] == [True, True]
+    assert told[2] == told[3] and "too many different errors" in told[2]
 
 
 def test_room_is_how_many_such_claims_have_devices() -> None:
@@ -373,16 +403,17 @@ def test_room_is_how_many_such_claims_have_devices() -> None:
     assert room(claim(exactly(2)), claim(exactly())) == 2
     assert room(claim(exactly(2), constraints=[{"matchAttribute": ROOT}])) == 3
     assert room(claim(exactly(3), constraints=[{"matchAttribute": ROOT}])) == 1
+    assert room(claim(exactly(2), constraints=TWICE)) == 3
     assert room(claim({"firstAvailable": [{"name": "two", **exactly(2)}]})) is None
 
 
 def test_what_is_searched_before_the_deadline_is_not_searched_again() -> None:
     slices = [
-        offer(f"s-{node}", [device(f"d{i}") for i in range(count)], pool=node, nodeName=node)
+        offer(f"s-{node}", [device(f"d{i}", attributes={"root": "x"}) for i in range(count)], pool=node, nodeName=node)
         for count, node in enumerate(NODES)
     ]
     devices, nodes = live(slices, NODES)
-    asked = devices.asked([claim({"firstAvailable": [{"name": "two", **exactly(2)}]})])
+    asked = devices.asked([claim(exactly(2), constraints=TWICE)])
     times = iter(range(100))
 
     with pytest.raises(DeadlineExceeded):
@@ -497,9 +528,10 @@ _REFUSAL = allocator.PodAllocator.refusal
 
 
 def test_questions_about_one_node_do_not_search_the_others() -> None:
-    slices = [offer(f"s-{node}", [device(f"d{i}") for i in range(3)], pool=node, nodeName=node) for node in NODES]
+    offered = [device(f"d{i}", attributes={"root": "x"}) for i in range(3)]
+    slices = [offer(f"s-{node}", offered, pool=node, nodeName=node) for node in NODES]
     devices, nodes = live(slices, NODES)
-    asked = devices.asked([claim({"firstAvailable": [{"name": "two", **exactly(2)}]})])
+    asked = devices.asked([claim(exactly(2), constraints=TWICE)])
     devices.codes(asked, nodes)
     allocations = devices.allocate(asked, CLAIMS[1], 2).allocations
     assert allocations is not None
@@ -511,6 +543,22 @@ def test_questions_about_one_node_do_not_search_the_others() -> None:
         devices.codes(asked, nodes)
 
     assert [call.args[1] for call in refusal.call_args_list] == [2]
+
+
+def test_alternatives_are_chosen_for_all_nodes_without_a_search() -> None:
+    nodes = "abcde"
+    slices = [
+        offer(f"s-{node}", [device(f"d{i}") for i in range(count)], pool=node, nodeName=node)
+        for count, node in enumerate(nodes)
+    ]
+    devices, view = live(slices, nodes)
+    either = {"firstAvailable": [{"name": "two", **exactly(2)}, {"name": "one", **exactly()}]}
+    asked = devices.asked([claim(either)])
+
+    with patch.object(allocator, "cut", side_effect=AssertionError("a node is searched")):
+        chosen = {names: places.tolist() for names, places in devices.choices(asked, view)}
+
+    assert chosen == {frozenset({(0, "r0/two")}): [2, 3, 4], frozenset({(0, "r0/one")}): [1]}
 
 
 def test_objects_that_are_written_again_without_a_change_are_no_change() -> None:

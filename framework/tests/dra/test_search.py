@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.dra import search
-from gangline.dra.outlook import Outlook
+from gangline.dra.outlook import SearchOutlook
 from gangline.dra.problem import Choice, NodeProblem, ProblemRule, positions
 from gangline.dra.search import MOST_STEPS, Ending, SearchAnswer, solve
 
@@ -148,7 +148,7 @@ def by_trying_everything(given: NodeProblem) -> SearchAnswer:
     """The same search without memory and without counting."""
     with (
         patch.object(search._Search, "_state", lambda *_: object()),
-        patch.object(Outlook, "is_hopeless", lambda *_: False),
+        patch.object(SearchOutlook, "is_hopeless", lambda *_: False),
     ):
         return solve(given, 10**7)
 

@@ -1,4 +1,4 @@
-"""An extender on loopback, somebody to ask it, and certificates."""
+"""An extender on loopback, a client of the extender, and certificates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Extenders that answer what a test tells them to and write down what they were asked: over HTTP, and in memory."""
+"""Extenders that give the answers of a test and record the requests: over HTTP, and in memory."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from aiohttp import web
 from gangline.extenders import Endpoint
 
 Reply = Callable[[Any], Any]
-"""Told the decoded body, gives what is to be encoded."""
+"""Called with the decoded body of a request; returns the value to encode as the answer."""
 
 
 class ExtenderServer:
-    """An extender on loopback; a verb that nobody gave an answer for gives 404."""
+    """An extender on loopback; a verb without an answer from the test is answered with 404."""
 
     def __init__(self) -> None:
         self.url = ""

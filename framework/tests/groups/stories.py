@@ -1,4 +1,4 @@
-"""Pods, what owns them and what they name, as manifests; and the group that comes of it."""
+"""Pods, their owners and the objects that they name, as manifests; and the groups that are read from them."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ class World:
         return self.cache.record(made)
 
     def member(self, pod: PodInfo) -> Membership:
-        """The place of a pod in its group; it has to be in one."""
+        """The membership of a pod in its group; the pod must be in a group."""
         found = self.groups.of(pod)
         assert isinstance(found, Membership), found
         return found
 
     def problem(self, pod: PodInfo) -> str:
-        """What is wrong with the group of a pod; something has to be."""
+        """The fault of a pod's group; the group must have one."""
         found = self.groups.of(pod)
         assert isinstance(found, Problem), found
         return found.message

@@ -214,16 +214,44 @@ def test_levels_that_differ_are_named() -> None:
     assert conflict(one, other).endswith("differently: topology required rack and preferred block")
 
 
-def test_pods_that_have_succeeded_before_their_groups_were_known_count_once_all_is_listed(world: World) -> None:
-    cache = world.cache
-    ended = make_pod("p-0", annotations={CLAIM: "c"})
-    cache.store(SUCCEEDED_PODS).upsert(SucceededPod(ended.metadata))
+def ended(world: World, number: int) -> SucceededPod:
+    """A member of a group that nobody knows yet, because its claim comes later."""
+    pod = SucceededPod(make_pod(f"p-{number}", annotations={CLAIM: "c"}).metadata)
+    world.cache.store(SUCCEEDED_PODS).upsert(pod)
+    return pod
+
+
+def in_a_group(world: World, size: int) -> PodInfo:
+    """Another member, once the group of this size is known."""
     spec = GpuClaimSpec(gang_ref="g")
-    cache.store(GPU_CLAIMS).upsert(GpuClaim(model.ObjectMeta(name="c", namespace="default"), spec))
-    world.put(SCHEDULER_PLUGINS_POD_GROUPS, "g", {"minMember": 3})
-    waiting = cache.record(make_pod("p-1", annotations={CLAIM: "c"}))
+    world.cache.store(GPU_CLAIMS).upsert(GpuClaim(model.ObjectMeta(name="c", namespace="default"), spec))
+    world.put(SCHEDULER_PLUGINS_POD_GROUPS, "g", {"minMember": size})
+    return world.cache.record(make_pod("waiting", annotations={CLAIM: "c"}))
 
-    world.groups.start_over()
-    found = world.groups.of(waiting)
 
-    assert isinstance(found, Membership) and found.group.min_member == 2
+def needed(world: World, pod: PodInfo) -> int:
+    found = world.groups.of(pod)
+    assert isinstance(found, Membership)
+    return found.group.min_member
+
+
+def test_pods_that_have_succeeded_before_their_groups_were_known_count_once_all_is_listed(world: World) -> None:
+    ended(world, 0)
+    waiting = in_a_group(world, 3)
+
+    list(world.groups.start_over())
+
+    assert needed(world, waiting) == 2
+
+
+def test_groups_of_many_pods_that_have_succeeded_are_read_in_slices(world: World) -> None:
+    pods = [ended(world, number) for number in range(300)]
+    waiting = in_a_group(world, 400)
+
+    steps = world.groups.start_over()
+    next(steps)
+    assert needed(world, waiting) == 300
+    world.cache.store(SUCCEEDED_PODS).remove("default", pods[-1].metadata.name)
+    list(steps)
+
+    assert needed(world, waiting) == 101

@@ -6,8 +6,7 @@ from typing import Any
 
 from gangline.kube.resources import JOBS, PODS
 from gangline.simulate import RUN_SECONDS, Kubelet, Workloads, running
-
-from ..gang_cluster import GangCluster
+from gangline.testing.gang_stories import GangCluster
 
 GPU_COUNT = "topology.scheduler/gpu-count"
 

@@ -8,13 +8,13 @@ import pytest
 
 from gangline import hookimpl, unschedulable
 from gangline.api.hints import Action, ClusterEvent, on
-from gangline.queueing.queue import FAULT_RETRY, SchedulingQueue
+from gangline.queueing.moving import FAULT_RETRY
+from gangline.queueing.queue import SchedulingQueue
 from gangline.queueing.units import Place
 from gangline.state.pods import PodInfo
 from gangline.status import Status
 from gangline.testing import SCHEDULER, cluster, make_node
-
-from ..gangs import Gangs
+from gangline.testing.gangs import Gangs
 
 SIZE = 3
 KEY = Action.ADD

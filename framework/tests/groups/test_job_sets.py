@@ -150,7 +150,7 @@ def test_a_job_set_that_comes_late_is_waited_for(world: World) -> None:
         (
             [replicated(said={f"{KUEUE}-required-topology": "block"}), replicated("b")],
             {EXCLUSIVE: "rack"},
-            "replicatedJob workers: topology: 'block': stands beside exclusive placement or slices",
+            "replicatedJob workers: topology: 'block': cannot be combined with exclusive placement or slices",
         ),
         (
             [replicated()],

@@ -257,7 +257,7 @@ def test_an_annotation_keeps_a_workload_with_a_count_from_being_a_gang(world: Wo
         ("lots", "'lots': expected a whole number from 1"),
         ("0", "'0': expected a whole number from 1"),
         ("-8", "'-8': expected a whole number from 1"),
-        ("64", "64: 8 pods with 8 GPUs each have so many, and Job train has 4"),
+        ("64", "64: that takes 8 pods with 8 GPUs each, and Job train has 4 pods"),
     ],
 )
 def test_a_count_that_cannot_be_kept_is_a_problem(world: World, count: str, says: str) -> None:

@@ -14,8 +14,7 @@ from gangline.kube.resources import JOBS
 from gangline.queueing.queue import SchedulingQueue
 from gangline.state.pods import PodInfo
 from gangline.testing import SCHEDULER, cluster, make_node, make_pod
-
-from ..gangs import Gangs
+from gangline.testing.gangs import Gangs
 
 QUESTIONS = ("runs", "is_partial", "may_start", "needed", "due", "missing", "there", "spare")
 TABLE = [

@@ -11,11 +11,10 @@ from gangline import model
 from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.state.pods import PodInfo
 from gangline.testing import make_node, make_pod
+from gangline.testing.gangs import GROUP, Gangs, fabric, leaves_of
 from gangline.wire.custom_resources import COMPLETION_INDEX
 from gangline_plugins.node_ports import NodePorts
 from gangline_plugins.node_resources_fit import Args
-
-from ..gangs import GROUP, Gangs, fabric, leaves_of
 
 SLICES = {"kueue.x-k8s.io/podset-required-topology": "spine", "kueue.x-k8s.io/podset-slice-required-topology": "leaf"}
 

@@ -26,7 +26,7 @@ async def server() -> AsyncIterator[FakeApiServer]:
 
 @pytest.fixture
 def skipped() -> list[tuple[str, str, InvalidObject]]:
-    """What the client reported as undecodable."""
+    """The objects that the client has reported as undecodable."""
     return []
 
 

@@ -1,4 +1,4 @@
-"""An API server on loopback that answers what a test tells it to and writes down what it was asked."""
+"""An API server on loopback that gives the answers of a test and records the requests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Answer:
 
 
 class FakeApiServer:
-    """Answers are queued per method and path (a watch has the method WATCH); the last one is kept."""
+    """Answers are queued by method and path (a watch has the method WATCH); the last answer of a queue is repeated."""
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []

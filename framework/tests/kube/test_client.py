@@ -7,6 +7,7 @@ import json
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from gangline import errors
@@ -15,8 +16,9 @@ from gangline.kube.access import Access
 from gangline.kube.auth import Credentials
 from gangline.kube.client import HttpClient
 from gangline.kube.interface import EventType, PatchKind, WatchEvent
-from gangline.kube.resources import DEPLOYMENTS, LEASES, NODES, PODS
-from gangline.model import Lease, LeaseSpec, ObjectMeta, Pod
+from gangline.kube.resources import DEPLOYMENTS, EVENTS, GPU_CLAIMS, LEASES, NODES, PODS, Resource
+from gangline.model import Event, Lease, LeaseSpec, Node, ObjectMeta, Pod
+from gangline.wire.custom_resources import GpuClaim
 
 from .fake_api_server import FakeApiServer, bookmark, event, failure, listed, pod
 
@@ -313,6 +315,38 @@ async def test_what_is_created_carries_its_kind(server: FakeApiServer, client: H
         "metadata": {"name": "x", "namespace": "default"},
         "spec": {"holderIdentity": "me"},
     }
+
+
+@pytest.mark.parametrize(
+    ("resource", "made"),
+    [
+        (NODES, Node(ObjectMeta())),
+        (PODS, Pod(ObjectMeta(name="x", namespace="default", labels={"a": "b"}))),
+        (GPU_CLAIMS, GpuClaim(ObjectMeta(name="x", namespace="default"))),
+    ],
+    ids=["empty", "without its kind", "with its kind"],
+)
+async def test_what_is_written_has_each_field_once(
+    server: FakeApiServer, client: HttpClient, resource: Resource[Any], made: Any
+) -> None:
+    server.answers("POST", resource.path(made.metadata.namespace), {"metadata": {"name": "x"}}, status=201)
+
+    await client.create(resource, made)
+
+    head = {"apiVersion": resource.api_version, "kind": resource.kind}
+    assert json.loads(server.asked[0].body, object_pairs_hook=only_once) == head | msgspec.to_builtins(made)
+
+
+def only_once(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    assert len(fields) == len(dict(fields)), fields
+    return dict(fields)
+
+
+async def test_an_event_is_written_whatever_the_answer_says(server: FakeApiServer, client: HttpClient) -> None:
+    server.answers("POST", EVENTS.path("default"), b"nobody reads this", status=201)
+    made = Event(metadata=ObjectMeta(name="x", namespace="default"), reason="Scheduled")
+
+    assert await client.create(EVENTS, made) is made
 
 
 async def test_replacing_with_a_stale_version_is_a_conflict(server: FakeApiServer, client: HttpClient) -> None:

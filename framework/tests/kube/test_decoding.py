@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.errors import ApiError, InvalidObject, Unavailable
-from gangline.kube.decoding import cut, decode_event, decode_list, decode_object
-from gangline.kube.interface import EventType
+from gangline.kube.decoding import cut, decode_event, decode_large_list, decode_list, decode_object
+from gangline.kube.interface import EventType, Listing
 from gangline.kube.resources import PODS
 
 DEEP = b'{"f:a":' * 3000 + b"1" + b"}" * 3000
@@ -63,6 +65,62 @@ def test_an_object_that_cannot_be_read_leaves_the_others_and_says_who_it_is(bad:
     readable = {pod.metadata.name for pod in found.items} - {"bad"}
     assert readable == {"a", "b"} and len(found.items) + len(found.invalid) == 3
     assert watched.resource_version == "7" and (watched.object is not None or watched.unreadable is not None)
+
+
+def test_an_object_that_is_set_aside_does_not_keep_its_page() -> None:
+    bad = body("bad", b',"labels":7')
+
+    (listed,) = decode_list(PODS, listing(body("a"), bad), ignore).invalid
+    watched = decode_event(PODS, event("ADDED", bad), ignore).unreadable
+
+    for each in (listed, watched):
+        assert each is not None and "labels" in str(each.error)
+        assert (each.error.__traceback__, each.error.__context__, each.error.__cause__) == (None, None, None)
+
+
+LISTS = {
+    "whole": listing(body("a"), body("b"), body("c")),
+    "empty": listing(),
+    "without items": b'{"metadata":{"resourceVersion":"9"},"items":null}',
+    "one is invalid": listing(body("a"), body("bad", b',"labels":7'), body("c")),
+    "one is too deep": listing(body("a"), body("deep", b',"managedFields":[{"fieldsV1":' + DEEP + b"}]"), body("c")),
+}
+
+
+@pytest.mark.parametrize("data", LISTS.values(), ids=LISTS)
+@pytest.mark.parametrize("slice_bytes", [1, 100, 10**6])
+async def test_a_large_list_is_decoded_as_a_small_one_is(data: bytes, slice_bytes: int) -> None:
+    small, large = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
+
+    found = await decode_large_list(PODS, data, lambda *told: large.append(told[1:3]), 0, slice_bytes)
+
+    assert _shown(found) == _shown(decode_list(PODS, data, lambda *told: small.append(told[1:3])))
+    assert large == small
+
+
+def _shown(found: Listing[Any]) -> tuple[Any, ...]:
+    invalid = [(each.metadata, str(each.error), each.data) for each in found.invalid]
+    return found.items, found.resource_version, found.more, invalid
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"items":[]}', listing(b"{")], ids=["nothing", "array", "head", "cut"])
+async def test_a_large_body_that_is_no_list_is_refused_as_a_small_one_is(data: bytes) -> None:
+    with pytest.raises((InvalidObject, ApiError)) as small:
+        decode_list(PODS, data, ignore)
+
+    with pytest.raises(type(small.value), match=re.escape(str(small.value))):
+        await decode_large_list(PODS, data, ignore, -1)
+
+
+async def test_other_tasks_get_a_turn_between_the_slices_of_a_large_list() -> None:
+    data, turns = listing(*(body(f"p{number}") for number in range(20))), 0
+    decoding = asyncio.create_task(decode_large_list(PODS, data, ignore, 0, 1))
+
+    while not decoding.done():
+        await asyncio.sleep(0)
+        turns += 1
+
+    assert len(decoding.result().items) == 20 and turns > 20
 
 
 @pytest.mark.parametrize("status", [b"null", b"[]", b'"x"', b'{"code":"x"}', b"{}", DEEP], ids=lambda b: b[:8].decode())

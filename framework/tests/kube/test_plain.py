@@ -6,6 +6,8 @@ import base64
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,6 @@ from hypothesis import strategies as st
 from gangline.errors import ConfigError
 from gangline.kube import plain, sources
 from gangline.kube.access import Access
-from gangline.kube.auth import load
 
 PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----\n").decode()
 ODD = st.sampled_from(["", None, 7, True, ["a"], {"a": "b"}, "a.pem", "bm8=", "é", "not base64!", " padded ", "."])
@@ -63,9 +64,12 @@ def entries(kind: str, values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]
     return st.one_of(one.map(lambda entry: [entry]), st.lists(st.one_of(one, ODD), max_size=3))
 
 
+contexts = st.fixed_dictionaries(
+    {"cluster": names, "user": names}, optional={"namespace": st.one_of(st.just("team"), st.just("team"), ODD)}
+)
 kubeconfigs = st.fixed_dictionaries(
     {
-        "contexts": entries("context", st.fixed_dictionaries({"cluster": names, "user": names})),
+        "contexts": entries("context", contexts),
         "clusters": entries("cluster", clusters),
         "users": entries("user", users),
     },
@@ -165,14 +169,56 @@ def test_a_service_account_is_read_as_the_official_client_does(
     assert plain.from_service_account(tmp_path, found) == expected
 
 
-def test_with_a_proxy_in_the_environment_the_official_client_decides(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
-    path = write(folder, {"token": "secret"}, {"server": "https://a:6443"})
+PROXY = st.sampled_from(["http://proxy:3128", "proxy:3128", "", None])
+RULES = [*("a", "A:6443", ".a", "b", "*", " ", "10.0.0.0/8", "10.0.0.1/8", "10.0.0.1", "10.0.0.1:6443", "fd00::/8")]
+RULES += ["fd00::1", "1/x", "é", ".local", "."]
+NO_PROXY = st.none() | st.lists(st.sampled_from(RULES), max_size=3).map(",".join)
+PROXIES = st.fixed_dictionaries({"https_proxy": PROXY, "HTTP_PROXY": PROXY, "all_proxy": PROXY, "NO_PROXY": NO_PROXY})
+HOSTS = ["a", "x.a", "a.local", "10.0.0.1", "[fd00::1]", "[fe80::1%eth0]"]
+SERVERS = st.sampled_from(
+    [f"{scheme}{host}:6443" for scheme in ("https://", "HTTP://") for host in HOSTS] + ["a", "x://a"]
+)
 
-    assert plain.from_kubeconfig([str(path)], None) is None
-    assert load(str(path), environ={}).proxy == "http://proxy:3128"
+
+@contextmanager
+def environment(values: dict[str, str | None]) -> Iterator[None]:
+    """The environment names these proxies, and no others."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+            patch.delenv(name)
+        for name, value in values.items():
+            if value is not None:
+                patch.setenv(name, value)
+        yield
+
+
+@HERE
+@given(proxies=PROXIES, server=SERVERS)
+def test_proxies_in_the_environment_are_read_as_the_official_client_does(
+    folder: Path, proxies: dict[str, str | None], server: str
+) -> None:
+    path = write(folder, {"token": "secret"}, {"server": server})
+
+    with environment(proxies):
+        read = plain.from_kubeconfig([str(path)], None)
+
+        assert read is not None and shown(read) == official(path, None)
+
+
+@HERE
+@given(proxies=PROXIES, host=st.sampled_from(["a", "10.0.0.1", "fd00::1", "a]", "[a", "fe80::1%eth0"]))
+def test_a_service_account_behind_a_proxy_is_read_as_the_official_client_does(
+    tmp_path: Path, proxies: dict[str, str | None], host: str
+) -> None:
+    (tmp_path / "token").write_text("secret")
+    (tmp_path / "ca.crt").write_text("-")
+    environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "6443"}
+
+    with environment(proxies):
+        read = plain.from_service_account(tmp_path, environ)
+
+        assert read is None or read == sources.from_service_account(tmp_path, environ)
+        assert read is not None or host in ("a]", "[a")
 
 
 def test_several_kubeconfigs_are_left_to_the_official_client(folder: Path) -> None:
@@ -211,8 +257,9 @@ def test_the_official_client_is_not_imported_for_what_is_plain(folder: Path, kin
 
 
 def run(code: str, *args: str) -> str:
-    """What a process of its own prints."""
+    """What a process of its own prints, behind a proxy."""
     environ = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
+    environ["HTTPS_PROXY"] = "http://proxy:3128"
     return subprocess.run(
         [sys.executable, "-c", code, *args], env=environ, check=True, capture_output=True, text=True
     ).stdout

@@ -16,9 +16,10 @@ from gangline.deciding.group_decisions import GroupDecision
 from gangline.deciding.scheduling import Decision
 from gangline.errors import Conflict
 from gangline.loop.binding import Binder
-from gangline.profile.runtime import TOO_LATE, Runtime
+from gangline.profile.binding_points import TOO_LATE
+from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
-from gangline.queueing.waiting import PodAtPermit, WaitingPods
+from gangline.queueing.waiting import PodAtPermit
 from gangline.state.pods import PodInfo
 from gangline.status import Code
 from gangline.telemetry.metrics import Metrics
@@ -37,9 +38,9 @@ class Bench:
         self.handle = FakeHandle(CACHE)
         self.runtime: Runtime = make_runtime(CACHE, *plugins, handle=self.handle)
         self.told: dict[str, Status] = {}
-        self.waiting = WaitingPods()
+        self.waiting = self.handle.waiting
         self.metrics = Metrics()
-        self.binder = Binder(self.waiting, self._listen, FakeClock(), self.metrics, concurrency)
+        self.binder = Binder(self._listen, FakeClock(), self.metrics, concurrency)
 
     def _listen(self, decision: Decision, status: Status) -> None:
         assert decision.pod.name not in self.told
@@ -47,6 +48,8 @@ class Bench:
 
     def submit(self, name: str, holds: dict[str, float] | None = None, cycle: Cycle | None = None) -> None:
         pod = CACHE.record(make_pod(name))
+        if holds:
+            self.waiting.add(PodAtPermit(pod, "a", holds))
         self.binder.submit(Decision(Unit([pod], 0.0), pod, "a", cycle or Cycle(), self.runtime, holds or {}))
 
 
@@ -228,6 +231,17 @@ async def test_a_held_pod_that_is_rejected_is_not_bound() -> None:
     assert bench.handle.bindings.bound == {} and len(bench.waiting) == 0
 
 
+async def test_a_verdict_that_comes_before_the_binder_looks_stays() -> None:
+    bench = Bench(DefaultBinder)
+    bench.submit("p", holds={"Gang": 60.0})
+    next(iter(bench.waiting)).reject("", "the pod was deleted")
+
+    async with running(bench):
+        await until(lambda: "p" in bench.told)
+
+    assert bench.told["p"].message == "the pod was deleted" and len(bench.waiting) == 0
+
+
 async def test_the_least_patient_plugin_ends_the_wait() -> None:
     async with running(Bench(DefaultBinder)) as bench:
         bench.submit("p", holds={"Long": 60.0, "Short": 0.01})
@@ -244,11 +258,11 @@ class GroupBench(Bench):
     def __init__(self, *plugins: type[Any], concurrency: int = 64) -> None:
         super().__init__(*plugins)
         self.ends: list[tuple[list[str], bool]] = []
-        self.binder = Binder(
-            self.waiting, self._listen, FakeClock(), self.metrics, concurrency, lambda _, s, b: self._end(s, b)
-        )
+        self.binder = Binder(self._listen, FakeClock(), self.metrics, concurrency, lambda _, s, b: self._end(s, b))
         pods = [CACHE.record(make_pod(name)) for name in ("p", "q")]
         self.unit = Unit(pods, 0.0, group="g")
+        for pod in pods:
+            self.waiting.add(PodAtPermit(pod, "a", {"Gate"}))
         members = [Decision(self.unit, pod, "a", Cycle(), self.runtime, {"Gate": 600.0}) for pod in pods]
         self.binder.submit_group(GroupDecision(self.unit, PodGroup("default", "g", "test", 2), members, [], 1.0, True))
 

@@ -1,8 +1,6 @@
-"""What waits is counted a part at a time, and gauges show whole rounds."""
+"""Pods are counted at each look, groups a part at a time, and the gauges of groups show whole rounds."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 from gangline.api.pod_group import PodGroup
 from gangline.loop.census import Census
@@ -11,8 +9,7 @@ from gangline.queueing.units import Unit
 from gangline.status import SUCCESS, Status
 from gangline.telemetry.metrics import Metrics
 from gangline.testing import make_pod
-
-from ..gangs import Gangs, fabric
+from gangline.testing.gangs import Gangs, fabric
 
 
 class Told:
@@ -26,13 +23,13 @@ class Told:
 
 
 class Counted(SchedulingQueue):
-    """A queue that counts how many of its units were looked at."""
+    """A queue that counts how many rounds its groups were looked at."""
 
     rounds = 0
 
-    def __iter__(self) -> Iterator[Unit]:
+    def groups(self) -> list[Unit]:
         self.rounds += 1
-        return super().__iter__()
+        return super().groups()
 
 
 def census(gangs: Gangs, most: int, leads: bool = True) -> tuple[Census, Counted, Metrics, Told]:
@@ -54,23 +51,23 @@ def pending(metrics: Metrics) -> dict[str, float]:
     }
 
 
-def test_one_look_takes_a_part_and_the_gauges_show_the_whole_when_it_is_done() -> None:
+def test_one_look_takes_a_part_and_the_gauges_show_all_groups_when_the_round_is_done() -> None:
     gangs = Gangs(fabric())
-    looks, queue, metrics, told = census(gangs, most=10)
+    looks, queue, metrics, told = census(gangs, most=3)
     for number in range(25):
         queue.add(gangs.cache.record(make_pod(f"p{number}")), 0.0)
     for number in range(4):
-        queue.add(gangs.gang(f"g{number}", 3)[0], 0.0)  # two are missing
+        for pod in gangs.gang(f"g{number}", 3)[:2]:  # one is missing
+            queue.add(pod, 0.0)
 
     seen = []
-    for now in (5.0, 6.0, 7.0):
+    for now in (5.0, 6.0):
         looks.look(now)
-        seen.append(pending(metrics))
+        seen.append((pending(metrics), metrics.registry.get_sample_value("gangline_gang_waiting")))
 
-    assert seen == [{"active": 0, "gated": 0}, {"active": 0, "gated": 0}, {"active": 25, "gated": 4}]
+    assert seen == [({"active": 25, "gated": 8}, 0.0), ({"active": 25, "gated": 8}, 4.0)]
     assert sorted(told.groups) == [queue_key(gangs, f"g{number}") for number in range(4)]
     assert queue.rounds == 1
-    assert metrics.registry.get_sample_value("gangline_gang_waiting") == 4.0
 
 
 def queue_key(gangs: Gangs, name: str) -> str:
@@ -91,16 +88,17 @@ def test_a_few_pods_are_counted_at_one_look_and_groups_that_have_just_come_are_n
 
 def test_what_went_meanwhile_is_not_counted() -> None:
     gangs = Gangs(fabric())
-    looks, queue, metrics, _ = census(gangs, most=2)
-    pods = [gangs.cache.record(make_pod(f"p{number}")) for number in range(4)]
+    looks, queue, metrics, _ = census(gangs, most=1)
+    pods = [gangs.gang(f"g{number}", 3)[0] for number in range(2)]
     for pod in pods:
         queue.add(pod, 0.0)
     looks.look(1.0)
-    queue.remove(pods[3].uid)
+    queue.remove(pods[1].uid)
 
     looks.look(2.0)
 
-    assert pending(metrics)["active"] == 3
+    assert pending(metrics)["gated"] == 1
+    assert metrics.registry.get_sample_value("gangline_gang_waiting") == 1.0
 
 
 def test_a_standby_counts_and_tells_nobody() -> None:

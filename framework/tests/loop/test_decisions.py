@@ -15,9 +15,8 @@ from gangline.profile.assembly import judging_runtimes
 from gangline.queueing.units import Unit
 from gangline.simulate import SimulatedCluster
 from gangline.testing import FakeClock, cluster, make_node, make_pod
+from gangline.testing.gang_stories import PROFILE, GangCluster
 from gangline.wire.custom_resources import ALLOCATED
-
-from ..gang_cluster import PROFILE, GangCluster
 
 DEFAULT = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 

@@ -15,9 +15,8 @@ from gangline.loop.scheduler import Options
 from gangline.model import LocalName
 from gangline.simulate import SimulatedClient, SimulatedCluster
 from gangline.testing import make_node, make_pod
-
-from ..gang_cluster import ONE_LEAF, GangCluster, profile_with
-from ..gangs import GROUP
+from gangline.testing.gang_stories import ONE_LEAF, GangCluster, profile_with
+from gangline.testing.gangs import GROUP
 
 PROFILE = """\
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -287,6 +286,26 @@ def play_gang(cluster: GangCluster, story: Callable[[], Any], requests: Requests
     cluster.play(played)
 
 
+def nominate(cluster: GangCluster, *pods: str) -> None:
+    """Somebody says that these pods are meant for the first nodes of the leaf."""
+    for number, pod in enumerate(pods):
+        status = {"status": {"nominatedNodeName": f"l0-n{number}"}}
+        cluster.server.patch(PODS, pod, status, namespace="default", subresource="status")
+
+
+def test_members_of_an_incomplete_group_keep_no_room_from_others() -> None:
+    cluster, requests = GangCluster(leaves=1), Requests()
+    cluster.add_group("g", 3)
+    cluster.add_pods("g", 0, 1)
+    nominate(cluster, "g-0", "g-1")
+
+    async def story() -> None:
+        cluster.add_gang("other", 4)
+        await cluster.until(lambda: len(cluster.bound("other")) == 4, 5.0)
+
+    play_gang(cluster, story, requests)
+
+
 def test_the_nodes_of_all_members_are_told_if_one_takes_long() -> None:
     cluster, requests = GangCluster(), Requests()
     cluster.add_group("g", 3)
@@ -345,3 +364,77 @@ def test_a_gang_goes_first_to_the_nodes_that_somebody_else_has_nominated() -> No
     play_gang(cluster, story, requests)
 
     assert set(cluster.bound().values()) == {"l2-n1", "l2-n2", "l2-n3"}
+
+
+def test_when_a_group_becomes_incomplete_others_get_its_room() -> None:
+    cluster, requests = GangCluster(leaves=1), Requests()
+    cluster.add_gang("g", 5)
+    nominate(cluster, "g-0", "g-1")
+
+    async def story() -> None:
+        await cluster.until(lambda: bool(cluster.message("g-0")))
+        cluster.add_gang("other", 4)
+        await cluster.until(lambda: bool(cluster.message("other-0")))
+        assert not cluster.bound()
+        cluster.server.delete(PODS, "g-4", namespace="default", grace_period_seconds=0)
+        await cluster.until(lambda: len(cluster.bound("other")) == 4, 30.0)
+
+    play_gang(cluster, story, requests)
+
+
+def test_when_a_nominated_pod_moves_to_an_incomplete_group_others_get_its_room() -> None:
+    cluster, requests = GangCluster(leaves=1), Requests()
+    cluster.add_group("h", 3)
+    cluster.add_gang("g", 5)
+    nominate(cluster, "g-0")
+
+    async def story() -> None:
+        await cluster.until(lambda: bool(cluster.message("g-0")))
+        cluster.create(PODS, *(make_pod(f"s-{n}", gpus=8, scheduler_name="gangs") for n in range(4)))
+        await cluster.until(lambda: len(cluster.bound("s")) == 3 and bool(cluster.message("s-3")))
+        cluster.server.patch(PODS, "g-0", {"metadata": {"labels": {GROUP: "h"}}}, namespace="default")
+        await cluster.until(lambda: len(cluster.bound("s")) == 4, 60.0)
+
+    play_gang(cluster, story, requests)
+
+
+def gated_gang(cluster: GangCluster) -> None:
+    """A gang of which all members are there, each with a gate; somebody has nominated three of them."""
+    cluster.add_group("g", 4)
+    for number in range(4):
+        pod = make_pod(
+            f"g-{number}",
+            gpus=8,
+            scheduler_name="gangs",
+            labels={GROUP: "g"},
+            scheduling_gates=[LocalName("later")],
+        )
+        pod.status.nominated_node_name = f"l0-n{number}" if number < 3 else ""
+        cluster.create(PODS, pod)
+
+
+def test_other_pods_leave_the_room_to_a_whole_gang_that_is_gated_until_a_member_goes() -> None:
+    cluster, requests = GangCluster(leaves=1), Requests()
+    gated_gang(cluster)
+
+    async def story() -> None:
+        cluster.create(PODS, *(make_pod(f"s-{n}", gpus=8, scheduler_name="gangs") for n in range(4)))
+        await cluster.until(lambda: all(cluster.message(f"s-{n}") or f"s-{n}" in cluster.bound() for n in range(4)))
+        assert list(cluster.bound().values()) == ["l0-n3"]
+        cluster.server.delete(PODS, "g-3", namespace="default", grace_period_seconds=0)
+        await cluster.until(lambda: len(cluster.bound("s")) == 4, 60.0)
+
+    play_gang(cluster, story, requests)
+
+
+def test_when_a_member_of_a_gated_gang_moves_to_another_group_others_get_the_room() -> None:
+    cluster, requests = GangCluster(leaves=1), Requests()
+    gated_gang(cluster)
+
+    async def story() -> None:
+        cluster.create(PODS, *(make_pod(f"s-{n}", gpus=8, scheduler_name="gangs") for n in range(4)))
+        await cluster.until(lambda: all(cluster.message(f"s-{n}") or f"s-{n}" in cluster.bound() for n in range(4)))
+        cluster.server.patch(PODS, "g-3", {"metadata": {"labels": {GROUP: "h"}}}, namespace="default")
+        await cluster.until(lambda: len(cluster.bound("s")) == 4, 60.0)
+
+    play_gang(cluster, story, requests)

@@ -9,7 +9,6 @@ import pytest
 
 from gangline.kube.resources import NODES, PODS
 from gangline.loop.binding import Binder, BindingJob
-from gangline.queueing.waiting import WaitingPods
 from gangline.simulate import SimulatedCluster
 from gangline.telemetry.metrics import Metrics
 from gangline.testing import FakeClock, make_node, make_pod
@@ -45,7 +44,7 @@ def test_a_decision_that_fails_is_told_on_the_pod_and_the_others_are_bound(caplo
 async def test_a_binding_whose_end_cannot_be_noted_leaves_the_binder_at_work() -> None:
     done = asyncio.Event()
     metrics = Metrics()
-    binder = Binder(WaitingPods(), lambda decision, status: None, FakeClock(), metrics, concurrency=1)
+    binder = Binder(lambda decision, status: None, FakeClock(), metrics, concurrency=1)
 
     async def bad() -> None:
         raise RuntimeError("a bug")

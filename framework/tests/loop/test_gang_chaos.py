@@ -22,9 +22,8 @@ from gangline.simulate import SimulatedClient
 from gangline.state.cache import Cache
 from gangline.state.requests import compute
 from gangline.testing import make_node, make_pod
-
-from ..gang_cluster import PROFILE, GangCluster
-from ..gangs import FALLBACK, GROUP, LEAF, PREFERRED, REQUIRED, SPINE
+from gangline.testing.gang_stories import PROFILE, GangCluster
+from gangline.testing.gangs import FALLBACK, GROUP, LEAF, PREFERRED, REQUIRED, SPINE
 
 CALM = 150.0
 """Seconds after which all must be done: less than those after which the queue tries everything again."""
@@ -292,7 +291,8 @@ class Story:
         assert columns(scheduler.cache) == columns(fresh)
         placed = scheduler.runtimes["gangs"].handle.placed
         there = {key: members.keys() for key, members in placed.groups().items()}
-        placed.start_over(scheduler.cache.pods.values())
+        placed.clear()
+        list(placed.start_over(scheduler.cache.pods))
         assert there == {key: members.keys() for key, members in placed.groups().items()}
 
 

@@ -13,9 +13,8 @@ from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.deciding.scheduling import give_back
 from gangline.kube.resources import JOBS, PODS, SCHEDULER_PLUGINS_POD_GROUPS, Resource
 from gangline.testing import make_pod
-
-from ..gang_cluster import PROFILE, GangCluster
-from ..gangs import Gangs, fabric
+from gangline.testing.gang_stories import PROFILE, GangCluster
+from gangline.testing.gangs import Gangs, fabric
 
 WITHOUT_GANGS = PROFILE.replace("{name: GangPermit}, ", "")
 GPU = "nvidia.com/gpu"

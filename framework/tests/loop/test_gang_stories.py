@@ -8,9 +8,8 @@ from gangline.errors import Conflict, Unavailable
 from gangline.kube.resources import PODS, Resource
 from gangline.loop.scheduler import Scheduler
 from gangline.testing import make_pod
-
-from ..gang_cluster import GangCluster
-from ..gangs import GROUP, REQUIRED
+from gangline.testing.gang_stories import GangCluster
+from gangline.testing.gangs import GROUP, REQUIRED
 
 
 def test_a_gang_is_bound_once_all_its_pods_are_there() -> None:

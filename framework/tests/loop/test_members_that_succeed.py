@@ -10,9 +10,8 @@ import pytest
 from gangline import model
 from gangline.kube.resources import PODS
 from gangline.testing import make_pod
-
-from ..gang_cluster import GangCluster
-from ..gangs import GROUP
+from gangline.testing.gang_stories import GangCluster
+from gangline.testing.gangs import GROUP
 
 
 def end(cluster: GangCluster, pod: str, phase: str) -> None:

@@ -15,15 +15,14 @@ from gangline.deciding.scheduling import Decision
 from gangline.kube.resources import NODES, PODS
 from gangline.loop.binding import Binder
 from gangline.queueing.units import Unit
-from gangline.queueing.waiting import WaitingPods
 from gangline.simulate import SimulatedCluster
 from gangline.state.cache import Cache
 from gangline.telemetry.metrics import Metrics
 from gangline.testing import FakeClock, FakeHandle, cluster, make_node, make_pod, make_runtime
+from gangline.testing.gang_stories import PROFILE, GangCluster
 from gangline_plugins.default_binder import DefaultBinder
 
 from ..eventually import until
-from ..gang_cluster import PROFILE, GangCluster
 
 GONE = "the node a that was chosen is no longer there"
 
@@ -66,7 +65,7 @@ async def test_no_further_step_of_a_binding_is_taken(points: Sequence[str], aske
     first, second, third = points
     plugins = (step("First", first, done, go, SKIP if first == "bind" else None), step("Second", second, done))
     runtime = make_runtime(cache, *plugins, step("Third", third, done))
-    binder = Binder(WaitingPods(), lambda _, status: told.append(status), FakeClock(), Metrics())
+    binder = Binder(lambda _, status: told.append(status), FakeClock(), Metrics())
     pod = assumed(cache, "p")
     binder.submit(Decision(Unit([pod], 0.0), pod, "a", Cycle(), runtime, {}))
     task = asyncio.create_task(binder.run())
@@ -92,7 +91,6 @@ async def test_nothing_of_a_gang_is_bound_when_a_node_goes_before_the_first_of_i
     handle = FakeHandle(cache)
     runtime = make_runtime(cache, Slow, step("Lock", "pre_bind", asked), DefaultBinder, handle=handle)
     binder = Binder(
-        WaitingPods(),
         lambda _, status: None,
         FakeClock(),
         Metrics(),

@@ -221,12 +221,12 @@ def test_status_and_topology_show_them() -> None:
     assert isinstance(screen.file, io.StringIO)
     text = screen.file.getvalue()
 
-    assert f"{GPU}: 1 of 4 devices on 1 nodes taken, 2 free, 1 tainted" in text
+    assert f"{GPU}: 1 of 4 devices on 1 node taken, 2 free, 1 tainted" in text
     assert [line.split() for line in text.splitlines() if line.startswith("gpus")] == [["gpus", "4", "2"]]
     (line,) = (line for line in text.splitlines() if line.startswith("default/waits"))
     assert "8 gpus" in line and HELD in line
     assert "default/c " not in text
-    assert f"a     {GPU}" in printed(device_table(device_use(cache)))
+    assert f"a     {GPU}" in printed(device_table(device_use(cache).nodes))
     devices = {node["node"]: node["devices"] for node in nodes_of(cache, topology)}
     assert devices == {"a": [NodeDeviceUse("a", GPU, 4, 1, 2, 1)], "b": []}
     assert "default/c" in printed(claim_table(found.claims))

@@ -14,14 +14,14 @@ from rich.console import Console
 from gangline import main, model
 from gangline.commands.status import show
 from gangline.commands.topology import drawn, nodes_of
-from gangline.kube.resources import GPU_NODE_STATUSES, RESOURCE_CLAIMS
-from gangline.overview.gpu_use import device_ids, gpu_use
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from gangline.overview.gpu_use import asked_gpus, device_ids, gpu_use
 from gangline.overview.summary import overview
 from gangline.overview.topology_metrics import TopologyMetrics
 from gangline.state.cache import Cache
 from gangline.state.topology import Topology
 from gangline.testing import cluster, make_node, make_pod
-from gangline.wire.custom_resources import ALLOCATED, GpuDevice, GpuNodeStatus, GpuNodeStatusStatus
+from gangline.wire.custom_resources import ALLOCATED, CLAIM, GpuClaim, GpuDevice, GpuNodeStatus, GpuNodeStatusStatus
 
 
 def holder(name: str, ids: str, node: str = "a", gpus: int = 0) -> model.Pod:
@@ -183,3 +183,35 @@ def test_a_simulation_counts_them_and_names_their_ids(tmp_path: Path) -> None:
     assert "3/8" in text.output and "p (GPU 0,1,2)" in text.output
     (node,) = msgspec.json.decode(told.stdout)["nodes"]
     assert node["devices"] == {"default/p": [0, 1, 2]} and node["used"]["nvidia.com/gpu"] == 3
+
+
+def asking(count: int, device_class: str = "gpu.nvidia.com") -> dict[str, Any]:
+    """The spec of a ResourceClaim."""
+    exactly = {"deviceClassName": device_class, "count": count}
+    return {"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"gpus": 3}, 3),
+        ({"annotations": {CLAIM: "pair"}}, 2),
+        ({"annotations": {CLAIM: "unknown"}}, 0),
+        ({"resource_claims": [model.PodResourceClaim("c", resource_claim_name="four")]}, 4),
+        ({"resource_claims": [model.PodResourceClaim("c", resource_claim_template_name="six")]}, 6),
+        ({"resource_claims": [model.PodResourceClaim("c", resource_claim_template_name="fabric")]}, 0),
+        ({"resource_claims": [model.PodResourceClaim("c", resource_claim_name="unknown")]}, 0),
+    ],
+    ids=["requests", "GpuClaim", "no GpuClaim", "ResourceClaim", "template", "another class", "no ResourceClaim"],
+)
+def test_a_waiting_pod_asks_for_gpus_by_requests_or_claims(fields: dict[str, Any], expected: int) -> None:
+    cache = cluster()
+    claim: dict[str, Any] = {"metadata": {"name": "pair", "namespace": "default"}, "spec": {"devices": {"count": 2}}}
+    cache.store(GPU_CLAIMS).upsert(msgspec.convert(claim, GpuClaim))
+    four = {"metadata": {"name": "four", "namespace": "default"}, "spec": asking(4)}
+    cache.store(RESOURCE_CLAIMS).upsert(msgspec.convert(four, model.ResourceClaim))
+    for name, spec in (("six", asking(6)), ("fabric", asking(1, "fabric.example.com"))):
+        made = {"metadata": {"name": name, "namespace": "default"}, "spec": {"spec": spec}}
+        cache.store(RESOURCE_CLAIM_TEMPLATES).upsert(msgspec.convert(made, model.ResourceClaimTemplate))
+
+    assert asked_gpus(cache.record(make_pod("p", **fields)), cache) == expected

@@ -22,9 +22,8 @@ from gangline.simulate import SimulatedCluster
 from gangline.state.topology import Topology
 from gangline.telemetry.group_metrics import GroupMetrics
 from gangline.testing import make_node, make_pod
-
-from ..gang_cluster import PROFILE, GangCluster
-from ..gangs import Gangs, fabric
+from gangline.testing.gang_stories import PROFILE, GangCluster
+from gangline.testing.gangs import Gangs, fabric
 
 DEFAULT = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -97,7 +96,7 @@ def test_the_ready_nodes_of_a_domain_are_the_same_number_everywhere() -> None:
     names = ("topology_domain_ready_nodes", "topology_domain_nodes")
     assert {d: tuple(told.get_sample_value(name, {"domain": d}) for name in names) for d in DOMAINS} == expected
     assert {each.domain: (each.ready, each.nodes) for each in found.domains} == expected
-    assert "ready nodes: spine-0 3/4, spine-0/leaf-0 1/2; all in the other 1 domains" in screen.export_text()
+    assert "ready nodes: spine-0 3/4, spine-0/leaf-0 1/2; all in the other 1 domain" in screen.export_text()
     assert [line.rsplit("  ")[-1].rsplit(", ")[-1] for line in picture] == ["3/4 ready", "1/2 ready", "2/2 ready"]
 
 

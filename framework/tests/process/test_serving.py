@@ -76,6 +76,7 @@ class Reviews:
 
     def _access(self, review: SubjectAccessReview) -> SubjectAccessReview:
         wanted = review.spec.non_resource_attributes
+        assert wanted is not None and review.spec.resource_attributes is None
         assert "system:authenticated" in review.spec.groups
         review.status.allowed = (review.spec.user, wanted.path, wanted.verb) in ALLOWED
         return review

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from gangline import model
 from gangline.testing import GPU, make_pod
+from gangline.testing import random_clusters as some
 from gangline.wire.custom_resources import CLAIM, SCHEDULING_MAP
-
-from .. import random_clusters as some
 
 PURPOSE = "example.com/purpose"
 GPU_CLAIMS = [f"c{number}" for number in range(3)]
@@ -132,7 +131,7 @@ BEYOND: Mapping[str, tuple[Callable[[model.Pod], None], ...]] = {
     "namespace": (_moved,),
     "claim that was made": tuple(_made(name) for name in CLAIMS),
 }
-"""By what it is: changes of a pod outside of its spec."""
+"""By name of a thing outside of the spec: changes of a pod in this thing."""
 
 DIFFERENCES = (*SPEC, *BEYOND)
 

@@ -1,4 +1,4 @@
-"""Random histories of what plugins read: nodes, pods, claims, devices, and nodes that are rented."""
+"""Random histories of the objects that plugins read: nodes, pods, claims, devices, and rents of nodes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from gangline.kube.resources import (
 )
 from gangline.state.cache import Cache
 from gangline.testing import FakeHandle, cluster
+from gangline.testing import random_clusters as some
 from gangline.wire.custom_resources import (
     ClaimDevices,
     ClaimSelector,
@@ -30,7 +31,6 @@ from gangline.wire.custom_resources import (
 )
 from gangline_plugins.gpu.named_hardware import devices
 
-from .. import random_clusters as some
 from . import differing_pods as differing
 
 DRIVER = "gpu.example.com"

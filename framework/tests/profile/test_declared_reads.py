@@ -106,14 +106,15 @@ def test_what_scores_take_is_counted_for_pods_told_apart_by_what_is_declared() -
     cache = cluster(make_node(f"n{i}") for i in range(1000))
     evaluator = make_runtime(cache, Purpose).evaluator
     pod = cache.record(make_pod("p", annotations={PURPOSE: "training"}))
-    filtered = evaluator.filter(pod)
-    counted = evaluator.kept.entries.bytes
+    evaluator.ranking(evaluator.filter(pod))
+    once = evaluator.kept.entries.bytes
 
-    evaluator.ranking(filtered)
+    evaluator.ranking(evaluator.filter(pod))
 
     entry = evaluator.kept.entry(pod, NO_DEADLINE)
     assert entry.scores is not None
-    ranked = evaluator.kept.ranked(entry, entry.scores)
-    assert len(ranked) == 1000 and entry.scores.ranked is ranked
-    columns = (entry.scores.base, ranked, *entry.scores.columns)
-    assert counted == evaluator.kept.entries.bytes > sum(column.nbytes for column in columns)
+    leaders = evaluator.kept.leaders(entry, entry.scores)
+    ranked = entry.scores.ranked
+    assert ranked is not None and len(ranked) == len(leaders.rows) == 1000
+    columns = (entry.scores.base, ranked, *entry.scores.columns, np.array(leaders.rows))
+    assert evaluator.kept.entries.bytes - once >= sum(column.nbytes for column in columns)

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from gangline import NODE, NodeView, PodInfo, ScoreColumn, default_normalize, hookimpl, model
 from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
-from gangline.testing import cluster, make_pod, make_runtime
+from gangline.testing import cluster, make_node, make_pod, make_runtime
+from gangline.testing import random_clusters as some
+from gangline.testing.deciding import answers
 from gangline_plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from gangline_plugins.image_locality import ImageLocality
 from gangline_plugins.node_affinity import NodeAffinity
@@ -22,8 +24,6 @@ from gangline_plugins.node_ports import NodePorts
 from gangline_plugins.node_resources_fit import NodeResourcesFit
 from gangline_plugins.node_unschedulable import NodeUnschedulable
 from gangline_plugins.taint_toleration import TaintToleration
-
-from .. import random_clusters as some
 
 
 class Racks:
@@ -98,23 +98,6 @@ def waiting_pods() -> list[model.Pod]:
     ]
 
 
-def answers(runtime: Runtime, pod: PodInfo) -> dict[str, Any]:
-    """Everything that filtering and scoring say of a pod."""
-    evaluator = runtime.evaluator
-    filtered = evaluator.filter(pod)
-    diagnosis = evaluator.diagnose(filtered)
-    found: dict[str, Any] = {
-        "feasible": filtered.feasible.tolist(),
-        "codes": {r.name: r.codes[diagnosis.nodes.alive].tolist() for r in diagnosis.rejections if r.codes.any()},
-        "message": diagnosis.message(),
-        "resolvable": diagnosis.resolvable().tolist(),
-    }
-    if filtered.feasible.any():
-        found["chosen"] = evaluator.choose(filtered)
-        found["scores"] = {name: scores.tolist() for name, scores in evaluator.scores(filtered).items()}
-    return found
-
-
 def check(kept: Runtime, cache: Cache, pods: Sequence[PodInfo]) -> None:
     fresh = make_runtime(cache, *PLUGINS)
     for pod in pods:
@@ -148,10 +131,10 @@ def test_they_are_equal_inside_a_transaction_and_after_its_end(
     pods = [cache.record(pod) for pod in waiting_pods()]
     check(kept, cache, pods)
     with cache.transaction() as tx:
-        for what, i, j in steps:
+        for number, (what, i, j) in enumerate(steps):
             there = [pod for on in cache.nodes.pods_on for pod in on.values()]
             if what == "place":
-                tx.place(cache.record(make_pod(f"if{len(there)}-{i}-{j}", cpu=1, gpus=i % 3)), j % cache.nodes.size)
+                tx.place(cache.record(make_pod(f"if{number}", cpu=1, gpus=i % 3)), j % cache.nodes.size)
             elif what == "take" and there:
                 tx.unplace(there[i % len(there)])
             elif what == "look":
@@ -179,3 +162,18 @@ def some_node(i: int) -> model.Node:
         metadata=model.ObjectMeta(name=f"n{i}", labels={"rack": "abc"[i % 3]}),
         status=model.NodeStatus(allocatable={"cpu": 64, "memory": "1Ti", "nvidia.com/gpu": 8, "pods": 110}),
     )
+
+
+def test_the_best_node_of_many_is_known_after_a_few_have_changed() -> None:
+    cache = cluster(make_node(f"n{row}") for row in range(2100))
+    kept = make_runtime(cache, NodeResourcesFit, NodeResourcesBalancedAllocation)
+    pod = cache.record(make_pod("p", cpu=1))
+    assert [kept.choose(kept.filter(pod)) for _ in range(3)] == [0, 0, 0]
+
+    for rows, best in (((0, 1), 2), ((2, 1000), 3), ((4, 5), 3), (range(3, 40), 40)):
+        for row in rows:
+            cache.upsert_pod(cache.record(make_pod(f"{best}-{row}", cpu=2, node=f"n{row}")))
+        assert kept.choose(kept.filter(pod)) == best
+    for name in ("2-0", "2-1"):
+        cache.remove_pod(f"pod-default-{name}")
+    assert kept.choose(kept.filter(pod)) == 0

@@ -20,8 +20,7 @@ from gangline.simulate import SimulatedCluster
 from gangline.state.cache import Cache
 from gangline.status import Code
 from gangline.testing import GPU, make_node, make_pod
-
-from ..gangs import GROUP
+from gangline.testing.gangs import GROUP
 
 CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1

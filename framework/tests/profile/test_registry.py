@@ -19,6 +19,7 @@ from gangline import CodeColumn, Cycle, Handle, NodeView, PluginError, PodInfo, 
 from gangline.api.hookspecs import POINTS, UNLISTED, Hooks
 from gangline.config.schema import NOT_LISTED
 from gangline.profile.declaring import HOOKS
+from gangline.profile.hooking import FOR_ALL
 from gangline.profile.registry import GROUP, Catalog, Installed, distributions, points_of
 from gangline.telemetry.metrics import Metrics
 from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime, run_filter, run_score
@@ -247,7 +248,7 @@ def test_a_companion_method_without_the_mark_is_refused_at_load(point: str, meth
 
 
 def test_the_points_are_those_of_the_contracts() -> None:
-    companions = {"capacity", "events_to_register", "identity", "normalize_score"}
+    companions = {"capacity", "events_to_register", "identity", "normalize_score"} | {*FOR_ALL.values()}
 
     assert {name for name in vars(Hooks) if not name.startswith("_")} == {*POINTS, *UNLISTED, *companions}
 

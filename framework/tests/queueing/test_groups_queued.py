@@ -223,3 +223,21 @@ def test_other_rules_let_everything_be_tried_again() -> None:
     q.start_over(20.0)
 
     assert {q.pop(20.0), q.pop(20.0)} == {rejected, held}
+
+
+def test_others_hear_of_the_room_of_a_nominated_pod_that_moves_to_another_group_in_flight() -> None:
+    q = complete()
+    q.serve("other", lambda pod, since: (since,), lambda pods: SUCCESS, {"Fit": (on("pods", Action.DELETE),)})
+    q.add(CACHE.record(make_pod("other", scheduler_name="other")), 0.0)
+    units = [q.pop(0.0), q.pop(0.0)]
+    other = next(unit for unit in units if unit is not None and not unit.group)
+    group = next(unit for unit in units if unit is not None and unit.group)
+    q.requeue(other, ["Fit"], "no room", 0.0, backoff=0.0)
+
+    moved = make_pod("a-0", labels={"gang": "b"})
+    moved.status.nominated_node_name = "n"
+    q.update(CACHE.record(moved), 1.0)
+    q.requeue(group, ["Fit"], "no room", 1.0, backoff=0.0)
+    tried = {unit.uid for unit in iter(lambda: q.pop(2.0), None)}
+
+    assert other.uid in tried and q.group("b") is not None

@@ -50,13 +50,15 @@ def test_hints_of_thousands_of_pods_take_no_more_than_their_time_and_nobody_miss
 
     q = queue(slow)
     q._wanting.time = HintTime(work)
-    units = waiting(q, 5000)
-    before = len(asked)
+    waiting(q, 5000)
+    before, tried = len(asked), 0
 
-    moved = q.happened(ADDED, None, None, 1.0)
+    assert q.happened(ADDED, None, None, 1.0)
+    while q.has_active:
+        tried += q.pop(1.0) is not None
 
     assert len(asked) - before <= BURST / 0.01 + 1
-    assert moved >= 5000 - BURST / 0.01 - 1 and {unit.place for unit in units} <= {"active", "backoff", "unschedulable"}
+    assert tried >= 5000 - BURST / 0.01 - 1
 
 
 def test_the_time_for_hints_comes_back_with_the_clock() -> None:

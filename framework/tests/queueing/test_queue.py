@@ -13,8 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from gangline import SUCCESS, Action, ClusterEvent, Code, PodInfo, Status, model, on, unschedulable
 from gangline.api.hints import EventHint
 from gangline.queueing.backing_off import QueueSettings
-from gangline.queueing.queue import FAULT_RETRY, SchedulingQueue
-from gangline.queueing.units import NEXT, Place, Unit
+from gangline.queueing.moving import FAULT_RETRY
+from gangline.queueing.queue import SchedulingQueue
+from gangline.queueing.units import NEXT, QUEUED, Place, Unit
 from gangline.state.cache import Cache
 from gangline.testing import SCHEDULER, make_pod
 
@@ -59,6 +60,17 @@ def rejected(q: SchedulingQueue, name: str, by: str, now: float = 0.0) -> Unit:
     unit = popped(q, now)
     q.requeue(unit, [by], "no", now)
     return unit
+
+
+def test_a_unit_that_was_in_flight_when_everything_changed_is_tried_again() -> None:
+    q = queue()
+    unit = q.add(pod("p"), 0.0)
+    assert q.pop(0.0) is unit
+
+    q.start_over(1.0)
+    q.requeue(unit, ["Fit"], "no", 2.0, backoff=0.0)
+
+    assert unit.place is Place.ACTIVE
 
 
 def test_higher_priority_goes_first_and_then_the_older() -> None:
@@ -417,11 +429,11 @@ class AnyHistory(RuleBasedStateMachine):
             self.flying[unit.pod.name] = unit
 
     @precondition(lambda self: self.flying)
-    @rule(by=st.sampled_from(["Fit", "Picky", "Any", ""]), i=st.integers(0, 5))
-    def unit_is_rejected(self, by: str, i: int) -> None:
+    @rule(by=st.sampled_from(["Fit", "Picky", "Any", ""]), kind=st.sampled_from(["k", None]), i=st.integers(0, 5))
+    def unit_is_rejected(self, by: str, kind: str | None, i: int) -> None:
         name = sorted(self.flying)[i % len(self.flying)]
         unit = self.flying.pop(name)
-        self.queue.requeue(unit, [by] if by else [], "no", self.now, error=not by)
+        self.queue.requeue(unit, [by] if by else [], "no", self.now, error=not by, kind=kind)
         assert unit.place != "in flight"
 
     @precondition(lambda self: self.flying)
@@ -453,12 +465,12 @@ class AnyHistory(RuleBasedStateMachine):
 
         assert units.keys() == self.waiting
         assert {name for name, unit in units.items() if unit.place == "in flight"} == self.flying.keys()
-        assert sum(counts.values()) + len(self.flying) == len(self.waiting)
+        assert counts == {place: sum(unit.place == place for unit in units.values()) for place in QUEUED}
         held = {"unschedulable": self.queue._wanting.unschedulable, "gated": self.queue._wanting.gated}
         for place, units_there in held.items():
             assert units_there.keys() == {u.uid for u in units.values() if u.place == place}
-        backoff = self.queue._waking.backing_off()
-        for place, heap in (("active", list(self.queue._active)), ("backoff", backoff)):
+        backoff = self.queue._moving.waking.backing_off()
+        for place, heap in (("active", list(self.queue._moving.active)), ("backoff", backoff)):
             there = [unit.uid for unit in heap if unit.place == place]
             assert sorted(there) == sorted(u.uid for u in units.values() if u.place == place)
 

@@ -42,17 +42,6 @@ def test_held_pods_are_found_by_uid() -> None:
     assert pods.get(POD.uid) is None and len(pods) == 0
 
 
-def test_a_pod_that_is_held_already_keeps_its_verdict() -> None:
-    pods = WaitingPods()
-
-    held = pods.hold(POD, "a", {"One"})
-    held.reject("One", "too late")
-
-    assert pods.hold(POD, "a", {"One"}) is held and pods.held_by("One") == [held]
-    pods.remove(POD.uid)
-    assert pods.hold(POD, "a", {"One"}).verdict is None
-
-
 def test_held_pods_are_found_by_who_holds_them_until_that_lets_go() -> None:
     pods, waiting = WaitingPods(), PodAtPermit(POD, "a", {"One", "Two"})
     pods.add(waiting)

@@ -1,4 +1,4 @@
-"""What the tests of the simulation share: virtual time for async tests, and small objects."""
+"""Shared code of the tests of the simulation: virtual time for async tests, and small objects."""
 
 from __future__ import annotations
 

@@ -187,6 +187,13 @@ def test_what_makes_too_many_samples_is_refused(tmp_path: Path) -> None:
     assert result.exit_code == 2 and "--every 1s in 24h makes more than 10000 samples" in result.output
 
 
+@pytest.mark.parametrize("options", [(), ("--every", "0s"), ("--every", "10s")])
+def test_a_simulation_without_time_is_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
+    result = simulated(tmp_path, NODE, options=("--duration", "0s", *options))
+
+    assert result.exit_code == 2 and "--duration '0s' leaves no time for a pod" in result.output
+
+
 def test_an_object_that_comes_late_and_is_refused_ends_the_simulation_with_its_name(tmp_path: Path) -> None:
     odd = pod("odd", 1, arrive="5").replace("limits: {nvidia.com/gpu: 1}", "limits: {nvidia.com/gpu: 500m}")
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from gangline import PodInfo, Status, hookimpl, unschedulable
-from gangline.kube.resources import NODES, PODS
-from gangline.simulate import Kubelet, SimulatedCluster, running
+from gangline.errors import Unavailable
+from gangline.kube.resources import NODES, PODS, Resource
+from gangline.simulate import Kubelet, SimulatedClient, SimulatedCluster, running
 from gangline.testing import make_node, make_pod
 
 PROFILE = """\
@@ -67,6 +71,48 @@ def test_until_says_how_long_it_took(cluster: SimulatedCluster) -> None:
             return await cluster.until(lambda: cluster.get(PODS, "good").status.phase == "Running")
 
     assert cluster.play(story) == pytest.approx(5.0, abs=0.5)
+
+
+def test_a_condition_is_looked_at_when_something_has_happened(cluster: SimulatedCluster) -> None:
+    looks, happened = [], asyncio.Event()
+
+    def look() -> bool:
+        looks.append(cluster.clock.monotonic())
+        return happened.is_set()
+
+    async def story() -> float:
+        asyncio.get_running_loop().call_later(1000.01, happened.set)
+        return await cluster.until(look, seconds=2000.0)
+
+    assert cluster.play(story) == pytest.approx(1000.05)
+    assert looks == pytest.approx([0.0, 0.05, 1000.05])
+
+
+def test_a_story_is_the_same_again_though_requests_fail() -> None:
+    def played() -> list[tuple[float, str]]:
+        cluster = SimulatedCluster()
+        cluster.create(NODES, make_node("a"))
+        cluster.create(PODS, make_pod("good", gpus=1))
+        failed: list[tuple[float, str]] = []
+
+        def refuse(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+            if (verb == "bind" or (verb, resource) == ("list", NODES)) and cluster.clock.monotonic() < 60.0:
+                failed.append((cluster.clock.monotonic(), verb))
+                return Unavailable(503, "ServiceUnavailable", "no") if len(failed) % 5 else None
+            return None
+
+        async def story() -> None:
+            client = SimulatedClient(cluster.server, faults=refuse)
+            async with cluster.scheduling(PROFILE, client, plugins=[Picky]):
+                await cluster.until(lambda: bool(cluster.bound()))
+
+        cluster.play(story)
+        return failed
+
+    first, second = played(), played()
+
+    assert {verb for _, verb in first} == {"bind", "list"}
+    assert first == second
 
 
 def test_a_scheduler_ends_with_its_block(cluster: SimulatedCluster) -> None:

@@ -17,8 +17,7 @@ from gangline.state.cache import ASSUMED_LIFETIME, Cache
 from gangline.state.pods import PodInfo
 from gangline.state.transaction import Transaction
 from gangline.testing import cluster, make_node, make_pod
-
-from .. import random_clusters as some
+from gangline.testing import random_clusters as some
 
 Command = tuple[str, int, int]
 Placed = dict[str, tuple[model.Pod, str]]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline import NODE, Changes, KeptColumns, NodeView
+from gangline import NODE, PODS, Changes, KeptColumns, NodeView
 from gangline.state.changes import OWN, Together, together
 from gangline.testing import cluster, make_node, make_pod
 
@@ -32,6 +32,44 @@ def test_the_rows_since_a_position_are_those_that_were_noted_after_it_each_once(
             assert len(noted) - at > 50, "only what is long ago is forgotten"
         else:
             assert sorted(changed[0].tolist()) == sorted(set(noted[at:])) and changed[1] == NODE
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), ROWS, st.sampled_from([NODE, PODS, OWN]), st.booleans()), max_size=12))
+def test_a_single_change_of_pods_is_told_from_all_others(noted: list[tuple[int, int, int, bool]]) -> None:
+    logs = (Changes(keep=3), Changes(keep=3))
+    read: tuple[Any, ...] = (*logs, Together(logs))
+    positions = [[each.position for each in read]]
+    for number, row, kind, is_all in noted:
+        logs[number].note_all(kind) if is_all else logs[number].note(row, kind)
+        positions.append([each.position for each in read])
+
+    for at, position in enumerate(positions):
+        for each, before, of in zip(read, position, ({0}, {1}, {0, 1}), strict=True):
+            since = [(row, kind, is_all) for number, row, kind, is_all in noted[at:] if number in of]
+            is_single = len(since) == 1 and since[0][1:] == (PODS, False)
+            assert each.only_row(before) == (since[0][0] if is_single else -1)
+
+
+@given(st.lists(st.lists(ROWS, max_size=60), max_size=8), st.data())
+def test_rows_that_are_noted_at_once_are_read_as_if_they_were_noted_one_by_one(
+    noted: list[list[int]], data: st.DataObject
+) -> None:
+    logs = Changes(keep=50), Changes(keep=50)
+    positions = [(logs[0].position, logs[1].position)]
+    for rows in noted:
+        logs[0].note_rows(np.array(rows, dtype=np.intp), PODS)
+        for row in rows:
+            logs[1].note(row, PODS)
+        if data.draw(st.booleans()):
+            logs[0].since(logs[0].position, 1000)
+        positions.append((logs[0].position, logs[1].position))
+
+    for at_once, one_by_one in positions:
+        changed, expected = logs[0].since(at_once, 1000), logs[1].since(one_by_one, 1000)
+        if changed is not None and expected is not None:
+            assert sorted(changed[0].tolist()) == sorted(expected[0].tolist()) and changed[1] == expected[1]
+        else:
+            assert expected is None or len(max(noted, key=len)) > 50, "only many rows at once are all rows"
 
 
 def test_a_change_of_all_rows_is_more_than_any_limit_until_it_is_seen() -> None:
@@ -111,6 +149,35 @@ def test_kept_columns_grow_where_a_value_needs_more_bits() -> None:
     assert kept.of("a", cache.nodes.view())[0].tolist() == [1, 0, 256]
 
 
+def test_a_kept_table_has_a_column_for_each_node() -> None:
+    cache = cluster(make_node(f"n{i}", cpu=4) for i in range(3))
+
+    def evaluate(key: str, nodes: NodeView) -> tuple[Any]:
+        return (np.stack([nodes.allocatable("cpu"), nodes.requested("cpu")]),)
+
+    kept = KeptColumns(evaluate, 2**20)
+    kept.of("a", cache.nodes.view())
+    cache.upsert_pod(cache.record(make_pod("p", cpu=1, node="n1")))
+    one = kept.of("a", cache.nodes.view())[0].tolist()
+    cache.upsert_node(make_node("n0", cpu=8))
+    cache.upsert_pod(cache.record(make_pod("q", cpu=2, node="n2")))
+
+    assert one == [[4000, 4000, 4000], [0, 1000, 0]]
+    assert kept.of("a", cache.nodes.view())[0].tolist() == [[8000, 4000, 4000], [0, 1000, 2000]]
+
+
+def test_a_table_of_another_height_than_before_is_refused() -> None:
+    cache = cluster(make_node(f"n{i}") for i in range(3))
+    height = [2]
+    kept: KeptColumns[str, Any] = KeptColumns(lambda key, nodes: (np.zeros((height[0], len(nodes))),), 2**20)
+    kept.of("a", cache.nodes.view())
+    height[0] = 1
+    cache.upsert_node(make_node("n1", cpu=8))
+
+    with pytest.raises(ValueError, match="a kept column had the shape"):
+        kept.of("a", cache.nodes.view())
+
+
 def test_kept_columns_stay_within_their_bound() -> None:
     cache = cluster(make_node(f"n{i}") for i in range(1000))
     kept: KeptColumns[int, tuple[Any]] = KeptColumns(lambda key, nodes: (np.full(len(nodes), key),), 400_000)
@@ -133,8 +200,8 @@ def test_a_row_that_there_is_not_is_refused_where_a_plugin_notes_it(row: Any) ->
 
 @pytest.mark.parametrize(
     "answer",
-    [np.zeros(3), (), (np.zeros(2),), (3.0,), [np.zeros(3)]],
-    ids=["an array", "nothing", "another length", "a number", "a list"],
+    [np.zeros(3), (), (np.zeros(2),), (3.0,), [np.zeros(3)], (np.zeros((3, 2)),), (np.zeros((1, 1, 3)),)],
+    ids=["an array", "nothing", "another length", "a number", "a list", "a table on its side", "a table of tables"],
 )
 def test_what_is_no_tuple_of_whole_columns_is_refused(answer: Any) -> None:
     cache = cluster(make_node(f"n{i}") for i in range(3))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from gangline import CodeColumn, NodeView, PluginError, Reason, codes, hookimpl
 from gangline.state.changes import NODE, PODS, Changes
 from gangline.testing import GPU, cluster, make_node, make_pod, run_filter
+from gangline.testing import random_clusters as some
 
 
 @given(
@@ -64,6 +65,19 @@ def test_a_view_over_some_rows_has_their_values_in_their_order() -> None:
     assert view.nonzero[0].tolist() == [1000, 0]
     node = view.node(1)
     assert node is not None and node.metadata.name == "n1" and view.pods(0).keys() == {"pod-default-p"}
+
+
+@given(st.lists(some.steps(), max_size=8))
+def test_the_plain_numbers_of_one_node_are_those_of_its_columns(steps: list[some.Step]) -> None:
+    cache, resources = cluster([]), ("cpu", GPU, *some.EXTENDED, "pods", "nobody/has", "memory")
+    for step in steps:
+        step(cache)
+
+        for row in range(cache.nodes.size):
+            one = cache.nodes.view(slice(row, row + 1))
+            assert one.amounts_of_one(resources) == tuple(of[:, 0].tolist() for of in one.amounts(resources))
+            assert one.nonzero_of_one == tuple(one.nonzero[:, 0].tolist())
+            assert cache.nodes.view(np.array([row])).nonzero_of_one == one.nonzero_of_one
 
 
 def test_the_row_of_a_deleted_node_is_used_again_and_starts_empty() -> None:

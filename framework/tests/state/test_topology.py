@@ -7,8 +7,7 @@ import pytest
 
 from gangline.state.topology import NO_DOMAIN, Level, Named, Topology, natural
 from gangline.testing import cluster, make_node
-
-from ..gangs import LEAF, SPINE, fabric
+from gangline.testing.gangs import LEAF, SPINE, fabric
 
 
 def test_well_known_labels_that_nodes_have_are_the_levels_widest_first() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from gangline.errors import PluginError
 from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
 from gangline.testing import cluster, make_node, make_pod
@@ -171,3 +174,168 @@ def test_a_tracker_that_raises_when_it_looks_ahead_is_out_of_step() -> None:
 
     assert not differs
     assert any("ZeroDivisionError" in why for why in cache.trackers.broken.values())
+
+
+def test_a_pod_has_one_place_whatever_record_of_it_is_put_somewhere() -> None:
+    """A waiting pod has changed while it was assumed, so there are two records of it."""
+    cache = cluster([make_node("a"), make_node("b")])
+    first, second = (cache.record(make_pod("p")) for _ in range(2))
+    cache.assume(first, 0)
+
+    with cache.transaction() as tx, pytest.raises(ValueError, match="is on row 0 already"):
+        tx.place(second, 0)
+    with cache.transaction() as tx, pytest.raises(ValueError, match="is on row 0 already"):
+        tx.place_all([second, cache.record(make_pod("q"))], [0, 1])
+
+    assert cache.nodes.pods_on[0] == {first.uid: first} and second.row == -1
+    with cache.transaction() as tx:
+        tx.unplace(first)
+        tx.place(second, 1)
+    assert (first.row, second.row) == (0, -1)
+
+
+class _Counted:
+    """Notes the pods that it is told of, and raises for one of them."""
+
+    def __init__(self, raises_for: str = "") -> None:
+        self.raises_for = raises_for
+        self.clear()
+
+    def clear(self) -> None:
+        self.there: list[tuple[str, int]] = []
+
+    def add(self, pod: PodInfo, row: int) -> None:
+        self.there.append((pod.name, row))
+        if pod.name == self.raises_for:
+            raise ZeroDivisionError
+
+    def remove(self, pod: PodInfo, row: int) -> None:
+        if (pod.name, row) in self.there:
+            self.there.remove((pod.name, row))
+
+
+class _AtOnce(_Counted):
+    """The same; it is told of many pods in one call."""
+
+    calls = 0
+
+    def add_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> None:
+        self.calls += 1
+        for pod, row in zip(pods, rows, strict=True):
+            self.add(pod, row)
+
+
+@pytest.mark.parametrize("rows", [[0, 1], [1, 1, 0, 1], [0]], ids=["each its own", "some twice", "one"])
+def test_pods_that_are_placed_at_once_are_where_they_would_be_one_by_one(rows: list[int]) -> None:
+    caches = [cluster([make_node("a"), make_node("b")]) for _ in range(2)]
+    trackers = [[cache.tracker(_Counted), cache.tracker(_AtOnce)] for cache in caches]
+    pods = [[cache.record(make_pod(f"p{n}", cpu=1, gpus=2)) for n in range(len(rows))] for cache in caches]
+
+    with caches[0].transaction() as tx, caches[1].transaction() as one_by_one:
+        tx.place_all(pods[0], rows)
+        for pod, row in zip(pods[1], rows, strict=True):
+            one_by_one.place(pod, row)
+        views = [cache.nodes.view() for cache in caches]
+        assert [pod.row for pod in pods[0]] == rows
+        for name in ("cpu", "nvidia.com/gpu", "pods", "memory"):
+            assert views[0].requested(name).tolist() == views[1].requested(name).tolist()
+        assert views[0].nonzero.tolist() == views[1].nonzero.tolist()
+        assert [each.there for each in trackers[0]] == [each.there for each in trackers[1]]
+        assert trackers[0][1].calls == (len(rows) > 1)  # type: ignore[attr-defined]  # an _AtOnce
+
+    assert caches[0].nodes.view().requested("cpu").tolist() == [0, 0]
+    assert not any(each.there for each in trackers[0]) and not any(caches[0].nodes.pods_on)
+
+
+@pytest.mark.parametrize("raising", [_Counted, _AtOnce])
+def test_if_a_tracker_raises_for_one_of_many_pods_none_is_placed(raising: type[_Counted]) -> None:
+    cache = cluster([make_node("a"), make_node("b")])
+    before, broken, after = cache.tracker(_Counted), cache.tracker(raising, "p1"), cache.tracker(_AtOnce)
+    pods = [cache.record(make_pod(f"p{n}", cpu=1)) for n in range(3)]
+
+    with cache.transaction() as tx, pytest.raises(PluginError, match="ZeroDivisionError"):
+        tx.place_all(pods, [0, 1, 0])
+
+    assert not before.there and not broken.there and not after.there and not any(cache.nodes.pods_on)
+    assert [pod.row for pod in pods] == [-1, -1, -1] and cache.trackers.broken
+    cache.mend_trackers()
+    assert not cache.trackers.broken
+
+
+class _AllOrNone:
+    """It cannot be cleared, and takes itself back what it has added when it raises."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def add(self, pod: PodInfo, row: int) -> None:
+        self.told.append(f"add {pod.name}")
+
+    def remove(self, pod: PodInfo, row: int) -> None:
+        self.told.append(f"remove {pod.name}")
+
+    def add_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> None:
+        if any(pod.name == "p1" for pod in pods):
+            raise ZeroDivisionError
+        self.told.append("add all")
+
+
+def test_a_tracker_that_cannot_be_cleared_adds_all_pods_or_none() -> None:
+    cache = cluster([make_node("a"), make_node("b")])
+    tracker = cache.tracker(_AllOrNone)
+    pods = [cache.record(make_pod(f"p{n}", cpu=1)) for n in range(4)]
+
+    with cache.transaction() as tx:
+        tx.place_all(pods[2:], [0, 1])
+        with pytest.raises(PluginError, match="ZeroDivisionError"):
+            tx.place_all(pods[:2], [0, 1])
+
+    assert tracker.told == ["add all", "remove p3", "remove p2"] and not cache.trackers.broken
+
+
+class _OneByOne(_Counted):
+    """It wants to be told of each pod."""
+
+    def add_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("raises_for", ["", "p1"])
+def test_a_tracker_may_leave_many_pods_to_calls_for_each(raises_for: str) -> None:
+    cache = cluster([make_node("a"), make_node("b")])
+    tracker = cache.tracker(_OneByOne, raises_for)
+    pods = [cache.record(make_pod(f"p{n}", cpu=1)) for n in range(3)]
+
+    with cache.transaction() as tx:
+        if raises_for:
+            with pytest.raises(PluginError, match="ZeroDivisionError"):
+                tx.place_all(pods, [0, 1, 0])
+            assert not tracker.there
+        else:
+            tx.place_all(pods, [0, 1, 0])
+            assert tracker.there == [("p0", 0), ("p1", 1), ("p2", 0)]
+
+    assert not tracker.there
+
+
+def test_a_block_with_pods_that_were_placed_at_once_can_step_aside() -> None:
+    cache = cluster([make_node("a"), make_node("b")])
+    pods = [cache.record(make_pod(f"p{n}", cpu=1)) for n in range(3)]
+
+    with cache.transaction() as tx:
+        tx.place(pods[0], 1)
+        tx.place_all(pods[1:], [0, 1])
+        placed = tx.step_aside()
+        assert placed == [(pods[0], 1), (pods[1], 0), (pods[2], 1)] and not any(cache.nodes.pods_on)
+        tx.come_back()
+
+
+@pytest.mark.parametrize("rows", [[0, -1], [0]], ids=["no row", "too few rows"])
+def test_pods_cannot_be_placed_at_once_where_one_could_not_be(rows: list[int]) -> None:
+    cache = cluster([make_node("a")])
+    pods = [cache.record(make_pod(f"p{n}", cpu=1)) for n in range(2)]
+
+    with cache.transaction() as tx, pytest.raises(ValueError):
+        tx.place_all(pods, rows)
+
+    assert not any(cache.nodes.pods_on)

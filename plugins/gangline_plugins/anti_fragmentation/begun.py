@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gangline import Domains, Int64Column, NodeView, Rows, Topology
-from gangline_plugins.anti_fragmentation.capacity import all_devices
+from gangline_plugins.anti_fragmentation.capacity import all_devices, all_of_row
 from gangline_plugins.anti_fragmentation.gradient import Gradient, Values
 from gangline_plugins.gpu.columns import Columns
 
@@ -39,14 +39,16 @@ class Begun:
         self._devices: Int64Column = np.zeros(0, dtype=np.int64)
         """Thousandths of all GPUs of each domain of the narrowest level, at least 1."""
         self._above: list[Rows] = []
-        """For each level the domain that each domain of the narrowest one is in; behind the last for none."""
+        """For each level, widest first: the domain that contains each domain of the narrowest level, or the number of
+        domains if none does.
+        """
         self._order: Rows = np.zeros(0, dtype=np.intp)
         """Nodes domain by domain of the narrowest level, those in none first."""
         self._starts: Rows = np.zeros(0, dtype=np.intp)
-        """Where in that order each domain begins, from those in none on."""
+        """The place in `_order` at which the nodes of each domain begin; the first entry is for the nodes in none."""
         self._of_domain: Values = np.zeros(0)
         self._steps: Values = np.zeros(0)
-        """What is added to the score of each node."""
+        """The amount that is added to the score of each node."""
 
     def raised(self, scores: Values, nodes: NodeView) -> Values:
         """Scores of 0 to 100 in which nodes of begun domains are above all others, and nodes of equally begun domains
@@ -67,7 +69,7 @@ class Begun:
             self._levels = levels
             self._start(nodes)
         elif self._levels and self._gradient.version != self._version:
-            self._follow(nodes, np.flatnonzero(self._gradient.changed_in > self._version))
+            self._follow(nodes, self._gradient.since(self._version))
         self._version = self._gradient.version
 
     def _start(self, nodes: NodeView) -> None:
@@ -88,6 +90,8 @@ class Begun:
 
     def _follow(self, nodes: NodeView, rows: Rows) -> None:
         """Update the rows that have changed, usually one node."""
+        if len(rows) == 1 and self._follow_one(nodes.at(rows)):
+            return
         devices = all_devices(nodes.at(rows), self._columns, self._gradient.offered)
         if (devices != self._all[rows]).any():
             self._start(nodes)
@@ -102,6 +106,40 @@ class Begun:
             self._steps[self._rows(domain)] = of_domain[domain]
         self._of_domain = of_domain
         self._judge_alone()
+
+    def _follow_one(self, node: NodeView) -> bool:
+        """Update one node by plain numbers. Returns False and changes nothing if these are not enough.
+
+        They are not enough if the node has other devices than before, or if a domain becomes begun or is begun no more:
+        then the scores of other nodes change too.
+        """
+        row, offered = node.first, self._gradient.offered
+        devices = all_of_row(node, row, self._columns) if offered is None or offered.is_empty else -1
+        if devices != self._all.item(row):
+            return False
+        used_now = devices - self._gradient.free_of(row)[1] if devices > 0 else 0
+        change = used_now - self._used.item(row)
+        levels = zip(self._levels, self._in_use, strict=True)
+        inside = [(in_use, domain) for level, in_use in levels if (domain := level.ids.item(row)) >= 0]
+        if any((in_use.item(domain) > 0) != (in_use.item(domain) + change > 0) for in_use, domain in inside):
+            return False
+        self._used[row] = used_now
+        for in_use, domain in inside:
+            in_use[domain] += change
+        narrowest = self._levels[-1].ids.item(row)
+        if narrowest >= 0:
+            self._of_domain[narrowest] = self._steps[self._rows(narrowest)] = self._step_of(narrowest)
+        else:
+            self._judge_alone()
+        return True
+
+    def _step_of(self, domain: int) -> float:
+        """The amount that `_worked_out` computes, for one domain of the narrowest level."""
+        step: float = _FULLNESS * self._in_use[-1].item(domain) / self._devices.item(domain)
+        for in_use, above in zip(self._in_use, self._above, strict=True):
+            wider = above.item(domain)
+            step += 100.0 if wider < len(in_use) and in_use[wider] > 0 else 0.0
+        return step
 
     def _rows(self, domain: int) -> Rows:
         """The nodes of a domain of the narrowest level; for -1, the nodes in none."""

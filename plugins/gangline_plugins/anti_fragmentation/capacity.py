@@ -25,6 +25,24 @@ def free_cpu(nodes: NodeView) -> Amounts:
     return nodes.allocatable(requests.CPU) - nodes.requested(requests.CPU)
 
 
+def free_cpu_of_one(nodes: NodeView) -> int:
+    """As `free_cpu`, for the only node of the view."""
+    return _left_of_one(nodes, requests.CPU)
+
+
+def _left_of_one(nodes: NodeView, resource: str) -> int:
+    (allocatable,), (requested,) = nodes.amounts_of_one((resource,))
+    return allocatable - requested
+
+
+def all_of_row(nodes: NodeView, row: int, columns: Columns) -> int:
+    """As `all_devices`, for the only node of the view, which has this row and no GPUs of drivers."""
+    if columns.known.item(row):
+        return WHOLE * (columns.healthy.item(row) & ~columns.mig.item(row)).bit_count()
+    (advertised,), _ = nodes.amounts_of_one((custom_resources.GPU,))
+    return WHOLE * min(advertised, MOST_DEVICES)
+
+
 def all_devices(nodes: NodeView, columns: Columns, offered: OfferedGpus | None = None) -> Amounts:
     """Thousandths of all devices that can be allocated, free or not."""
     index = nodes.index
@@ -63,7 +81,7 @@ def free_devices(nodes: NodeView, columns: Columns, offered: OfferedGpus | None 
 def free_of_row(nodes: NodeView, row: int, columns: Columns) -> list[int]:
     """As `free_devices`, for the only node of the view, which has this row and no GPUs of drivers."""
     if not columns.known[row]:
-        left = (nodes.allocatable(custom_resources.GPU) - nodes.requested(custom_resources.GPU)).item()
+        left = _left_of_one(nodes, custom_resources.GPU)
         whole = min(max(left, 0), MOST_DEVICES)
         return [WHOLE] * whole + [0] * (MOST_DEVICES - whole)
     usable = int(columns.healthy[row]) & ~int(columns.mig[row]) & ~int(columns.whole[row])

@@ -19,7 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline import NODE, BoolColumn, Changes, NodeView, Rows
-from gangline_plugins.anti_fragmentation.capacity import Amounts, all_devices, free_cpu, free_devices, free_of_row
+from gangline_plugins.anti_fragmentation.capacity import (
+    Amounts,
+    all_devices,
+    free_cpu,
+    free_cpu_of_one,
+    free_devices,
+    free_of_row,
+)
 from gangline_plugins.anti_fragmentation.offered import OfferedGpus
 from gangline_plugins.anti_fragmentation.typical import ANYWHERE, Typical, Where
 from gangline_plugins.gpu.columns import Columns
@@ -69,19 +76,23 @@ class Gradient:
         self._step_list: list[int] = self._steps.tolist()
         free = np.arange(WHOLE + 1, dtype=np.int32)[:, None]
         self.seen = np.where((free >= self._milli) & (free > 0), free + (1 << _COUNT), 0)
-        """What each group can use of a device with so many free thousandths, 1,001 x groups, as in `States.usable`."""
+        """For each number of free thousandths of a device how much each group can use of it, 1,001 x groups, as
+        `States.usable`.
+        """
         self._models: dict[bytes, int] = {}
-        """Sets of constraints that nodes meet, each a model of its own, to their numbers."""
+        """The number of each set of constraints that some node meets; each set counts as a model of its own."""
         self._reach = np.zeros((0, len(self._steps) + 1, len(groups)))
-        """For each model and step of CPU the popularity of the pods of each group for which that is enough."""
+        """For each model and step of CPU: the popularity of the pods of each group for which so much CPU is enough."""
         self._objects: list[object] = []
         self._position = -1
         self._of_claims = -1
-        """The position in the log of what drivers offer and claims take."""
+        """How far the log of the devices that drivers offer and claims take has been read."""
         self.version = 0
         """Grows with every change of a node."""
+        self._latest: Rows = np.zeros(0, dtype=np.intp)
+        """The nodes that changed in this version."""
         self.repriced = Changes()
-        """A change of prices concerns every node."""
+        """A log in which each change of prices is noted for every node."""
         self._has_new_prices = False
         self._resize(0)
 
@@ -98,7 +109,7 @@ class Gradient:
         self.fragmentation: Values = np.zeros(size)
         """The fragmentation of each node as it is, in thousandths of a GPU."""
         self.prices: Values = np.ones(size)
-        """How much demand there is for the GPUs of each node, by model, for each of them; 1 is the cluster's mean."""
+        """For each node the demand for GPUs of its model, for each such GPU; 1 is the mean of the cluster."""
         self._objects = [_UNREAD] * size
 
     def refresh(self, nodes: NodeView) -> None:
@@ -114,8 +125,12 @@ class Gradient:
         if len(changed):
             self._read(nodes.at(changed), changed, bool(kinds & NODE))
 
+    def since(self, version: int) -> Rows:
+        """The nodes that have changed since a version."""
+        return self._latest if version == self.version - 1 else np.flatnonzero(self.changed_in > version)
+
     def _changed(self, nodes: NodeView) -> tuple[Rows | None, int]:
-        """The rows that have changed, None for all, and how."""
+        """The rows that have changed since the last refresh, None for all, and the kinds of these changes."""
         changed, kinds = nodes.changed_since(self._position), nodes.kinds_since(self._position)
         if self.offered is None or self.offered.changes.position == self._of_claims or changed is None:
             return changed, kinds
@@ -128,6 +143,7 @@ class Gradient:
         """Read these rows; `are_others` if more than the pods on them may have changed."""
         self.version += 1
         self.changed_in[rows] = self.version
+        self._latest = rows
         if are_others and (self._wheres or not self._models):
             self._read_models(nodes, rows)
         if len(rows) == 1 and (self.offered is None or self.offered.is_empty):
@@ -148,7 +164,7 @@ class Gradient:
         """As `_read_rows`, for the only node of the view: most decisions change one node, and plain numbers take a
         third of the time.
         """
-        free, cpu = free_of_row(nodes, row, self._columns), free_cpu(nodes).item()
+        free, cpu = free_of_row(nodes, row, self._columns), free_cpu_of_one(nodes)
         total = sum(free)
         self.free[row] = free
         usable: Looks = np.add.reduce(self.seen.take(self.free[row], axis=0), axis=0, dtype=np.int32)
@@ -233,3 +249,16 @@ class Gradient:
         usable = (states.usable & _AMOUNT) * (states.usable >> _COUNT >= self._count)
         fragmentation: Values = states.total - np.vecdot(self._reach[states.model, step], usable)
         return fragmentation
+
+    def free_of(self, row: int) -> tuple[int, int]:
+        """Free milli-CPU and free thousandths of all devices of one node."""
+        return self._cpu.item(row), self._total.item(row)
+
+    def of_row(self, row: int, cpu: int, total: int, taken: int) -> float:
+        """As `of`, for one node with so much left, after a pod has taken this number of whole devices."""
+        if not len(self._milli):
+            return float(total)
+        usable = self._usable[row] - self.seen[WHOLE] * np.int32(taken)
+        reach = self._reach[self._model.item(row), bisect_right(self._step_list, cpu)]
+        unused: float = np.vecdot(reach, (usable & _AMOUNT) * (usable >> _COUNT >= self._count)).item()
+        return total - unused

@@ -74,7 +74,7 @@ class Holes:
             self._version, self._charges = -1, None
             self._devices = np.zeros(len(nodes), dtype=np.int64)
             self._untouched = np.zeros(len(nodes), dtype=np.bool_)
-        rows = np.flatnonzero(gradient.changed_in > self._version)
+        rows = gradient.since(self._version)
         self._version = gradient.version
         if not len(rows):
             return

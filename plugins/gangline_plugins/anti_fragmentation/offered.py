@@ -21,11 +21,11 @@ from gangline_plugins.dynamic_resources.ledger import ledger
 
 NOTHING = (0, 0)
 _SECONDS = 0.1
-"""CPU seconds in which selectors say which devices are meant; they have been evaluated where the pod was filtered."""
+"""CPU seconds that the selectors of a pod's claims may take; mostly the filter has evaluated these selectors before."""
 
 
 class OfferedGpus:
-    """What the ledger of claims knows of GPUs."""
+    """The GPUs that drivers offer, and the GPUs that claims ask for, by the ledger of claims."""
 
     def __init__(self, handle: Handle, seconds: float = _SECONDS) -> None:
         self._ledger = ledger(handle)
@@ -39,14 +39,15 @@ class OfferedGpus:
         return self._ledger.devices.is_empty
 
     def gpus(self, nodes: NodeView) -> tuple[Int64Column, Int64Column]:
-        """Thousandths by node of the view: of all GPUs; and what is free of each, nodes x 16."""
+        """For each node of the view the thousandths of all GPUs, and the free thousandths of each GPU, nodes x 16."""
         return self._ledger.devices.gpus(nodes)
 
     def wanted(self, pod: PodInfo) -> tuple[int, int]:
         """How many GPUs the claims of a pod ask for, and the thousandths of each.
 
-        Claims that the pod shares with others count until they have devices. Nothing if it takes too long to say: a
-        pod is asked about when it comes, before a decision limits what its selectors may take.
+        Claims that the pod shares with others count until they have devices. The answer is NOTHING if a claim cannot be
+        used, or if its selectors take too long: pods are counted when they are created, before a decision with its
+        deadline limits their selectors.
         """
         extended = self._ledger.extended
         if self.is_empty or not (uses_claims(pod.cls) or extended.served.of(pod.cls)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gangline import (
+    SKIP,
     Cycle,
     EventHint,
     Handle,
@@ -102,6 +103,11 @@ class AntiFragmentation:
                 self._move(pod)
         return None
 
+    @hookimpl
+    def reserve_all(self) -> Status | None:
+        """Skip `reserve`, unless the published score is configured: only that score chooses devices itself."""
+        return None if self._rating_type is Published else SKIP
+
     def _move(self, pod: PodInfo) -> None:
         asked, nodes, row = self._asked(pod), self._handle.nodes, pod.row
         with self._handle.state.transaction() as tx:
@@ -164,7 +170,7 @@ class AntiFragmentation:
 
     def _use(self, kinds: Typical) -> None:
         self.typical = kinds
-        """What placements are rated for."""
+        """The typical pods that placements leave GPUs for."""
         rating = self._rating = self._rating_type(kinds, self._table.columns, self._offered)
         self._scores: KeptColumns[AskedAmounts, tuple[Values]] = KeptColumns(
             lambda asked, nodes: (rating.scores(asked, nodes),),

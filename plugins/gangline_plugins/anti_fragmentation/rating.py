@@ -76,6 +76,8 @@ class Balanced:
 
     def scores(self, asked: AskedAmounts, nodes: NodeView) -> Values:
         """0 to 100 for each node; undefined where the pod does not fit."""
+        if len(nodes) == 1 and not asked.is_part:
+            return np.array([self._score_of_row(asked, nodes.first)])
         index, gradient = nodes.index, self.gradient
         now = gradient.now(index)
         after = now.less(asked.cpu, asked.total, _lost_at(gradient, index, asked))
@@ -87,6 +89,20 @@ class Balanced:
             worth -= _SCARCITY * asked.total * (gradient.prices[index] - 1.0)
         worth -= _LEFTOVER * (after.total + cpu_after)
         return score_of(worth)
+
+    def _score_of_row(self, asked: AskedAmounts, row: int) -> float:
+        """As `scores`, for one node and whole devices, in plain numbers: nearly every decision asks for one node."""
+        gradient = self.gradient
+        cpu, total = gradient.free_of(row)
+        cpu_after, total_after = cpu - asked.cpu, total - asked.total
+        worth = gradient.fragmentation.item(row) - gradient.of_row(row, cpu_after, total_after, asked.count)
+        gpus_of_cpu, gpus_of_rest = cpu * self._gpu_per_cpu, cpu_after * self._gpu_per_cpu
+        if self._gpu_per_cpu:
+            worth -= _IMBALANCE * (abs(total_after - gpus_of_rest) - abs(total - gpus_of_cpu))
+        if asked.count:
+            worth -= _SCARCITY * asked.total * (gradient.prices.item(row) - 1.0)
+        worth -= _LEFTOVER * (total_after + gpus_of_rest)
+        return 50.0 + 50.0 * worth / (WHOLE + abs(worth))
 
     def devices(self, asked: AskedAmounts, nodes: NodeView) -> tuple[int, ...]:
         """None: the device table takes the fullest devices, as this score assumes."""

@@ -29,8 +29,8 @@ from gangline import (
     unschedulable,
 )
 from gangline_plugins.counting.columns import Int64Column, KeySlots, RowCounts, slot_sums
-from gangline_plugins.counting.counts import Clause, NamespaceLabels, PodCounts, Query
-from gangline_plugins.counting.inter_pod_affinity_terms import Effect, PodTerms, TermOwners, terms_of
+from gangline_plugins.counting.counts import Clause, NamespaceLabels, PodCounts, Query, is_by_labels
+from gangline_plugins.counting.inter_pod_affinity_terms import Effect, PodTerms, TermOwners, has_terms, terms_of
 
 _REPELLED: StateKey[BoolColumn | None] = StateKey("InterPodAffinity.repelled")
 _SCORES: StateKey[ScoreColumn] = StateKey("InterPodAffinity.scores")
@@ -100,9 +100,24 @@ class InterPodAffinity:
 
     @hookimpl
     def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
-        """The anti-affinity terms of placed pods that match this pod, by its labels."""
+        """The terms of placed pods that match this pod, whether its own required affinity matches it, and its terms
+        where these follow from its labels.
+        """
         matching = self._owners.matching(pod)
-        return frozenset(id(term) for term, _ in matching if term.effect is Effect.REPELS) or None if matching else None
+        found = frozenset(id(term) for term, _ in matching) if matching else None
+        if not has_terms(pod.cls):
+            return found
+        terms = terms_of(pod)
+        is_own = bool(terms.affinity) and self._matches(terms.together, pod)
+        return found, is_own, terms if is_by_labels(pod, PodTerms) else None
+
+    @hookimpl
+    def identity_all(
+        self, pods: Sequence[PodInfo], annotations: Sequence[Mapping[str, str]]
+    ) -> Sequence[Hashable] | None:
+        """As `identity` for each."""
+        is_asked = not self._owners.is_empty or any(map(has_terms, {pod.cls for pod in pods}))
+        return list(map(self.identity, pods, annotations)) if is_asked else None
 
     @hookimpl
     def pre_score(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> Status | None:

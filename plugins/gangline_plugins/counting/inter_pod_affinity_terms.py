@@ -97,7 +97,7 @@ class TermOwners:
         self._matches: BoundedCache[tuple[str, int], tuple[int, int, list[Match]]] = BoundedCache(_MATCHES_BYTES, _size)
 
     def concerns(self, cls: PodClass) -> bool:
-        """Whether its pods own terms."""
+        """Whether pods of this class have affinity terms."""
         return has_terms(cls)
 
     def add(self, pod: PodInfo, row: int) -> None:
@@ -121,6 +121,11 @@ class TermOwners:
                 self._idle[term] = None
                 if len(self._idle) > _IDLE_TERMS:
                     self._drop(self._idle.popitem(last=False)[0])
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no placed pod has had terms lately."""
+        return not self._terms
 
     def matching(self, pod: PodInfo) -> list[Match]:
         """The terms of placed pods that match this pod, each with the number of owners on each row, which may be 0."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gangline import (
     SKIP,
+    SKIP_CLASS,
     Action,
     BoolColumn,
     CodeColumn,
@@ -31,7 +32,7 @@ from gangline import (
     unschedulable,
 )
 from gangline_plugins.counting.columns import KeySlots, slot_sums
-from gangline_plugins.counting.counts import PodCounts
+from gangline_plugins.counting.counts import PodCounts, is_by_labels
 from gangline_plugins.counting.pod_topology_spread_constraints import (
     HOSTNAME,
     Args,
@@ -90,7 +91,13 @@ class PodTopologySpread:
 
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
-        """Skip the filter for a pod without hard constraints."""
+        """Skip the filter for a pod without hard constraints.
+
+        If the pod has no constraints of its own, and no default constraint is hard, all pods of its class skip the
+        filter.
+        """
+        if not pod.spec.topology_spread_constraints and not self._constraints.has_hard_defaults:
+            return SKIP_CLASS
         constraints = self._constraints.hard(pod)
         if constraints.error:
             return unschedulable(constraints.error, resolvable=False)
@@ -112,6 +119,26 @@ class PodTopologySpread:
             if verdict.any():
                 verdicts = np.where(verdicts == 0, verdict[domain.slots], verdicts)
         return verdicts
+
+    @hookimpl
+    def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
+        """Which of the pod's hard constraints count the pod itself; and the constraints, if more than its class decides
+        them. Soft defaults are left out: looking for services and controllers costs more than it would save.
+        """
+        if not pod.spec.topology_spread_constraints and not self._constraints.has_hard_defaults:
+            return None
+        found = self._constraints.of(pod)
+        is_of_class = pod.spec.topology_spread_constraints and not is_by_labels(pod, SpreadConstraints)
+        return tuple(each.selector.matches(pod.labels) for each in found.hard), None if is_of_class else found
+
+    @hookimpl
+    def identity_all(
+        self, pods: Sequence[PodInfo], annotations: Sequence[Mapping[str, str]]
+    ) -> Sequence[Hashable] | None:
+        """As `identity` for each."""
+        has_some = any(cls.spec.topology_spread_constraints for cls in {pod.cls for pod in pods})
+        is_asked = has_some or self._constraints.has_hard_defaults
+        return list(map(self.identity, pods, annotations)) if is_asked else None
 
     def _slot_verdicts(
         self, constraint: Constraint, domain: KeySlots, eligible: BoolColumn, pod: PodInfo

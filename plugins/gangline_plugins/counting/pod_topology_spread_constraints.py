@@ -164,7 +164,7 @@ class DefaultSelectors:
         store = self._controllers.get((owner.api_version, owner.kind)) if owner else None
         controller = store.get(owner.name, pod.namespace) if store is not None and owner else None
         if controller is None:
-            return EVERYTHING.with_requirements(*requirements)
+            return EVERYTHING.with_requirements(*requirements) if requirements else EVERYTHING
         if isinstance(controller, model.ReplicationController):
             selected = from_map(controller.spec.selector).requirements or ()
             keys = {key for key, _, _ in selected}

@@ -4,6 +4,8 @@ priority.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,6 +30,13 @@ class PriorityLevels:
         if counts is None or row >= len(counts):
             counts = self._make_room(pod.priority, row)
         counts[row] += 1
+
+    def add_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> None:
+        """Count pods of one class that are on these rows now."""
+        counts, most = self._counts.get(pods[0].priority), max(rows)
+        if counts is None or most >= len(counts):
+            counts = self._make_room(pods[0].priority, most)
+        np.add.at(counts, rows, 1)
 
     def remove(self, pod: PodInfo, row: int) -> None:
         """Stop counting a pod that has left row."""

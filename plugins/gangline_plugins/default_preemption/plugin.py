@@ -7,7 +7,6 @@ free.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated
@@ -56,12 +55,11 @@ class DefaultPreemption:
     name = "DefaultPreemption"
     args_type = Args
 
-    def __init__(self, args: Args, handle: Handle, offsets: random.Random | None = None) -> None:
+    def __init__(self, args: Args, handle: Handle) -> None:
         if not args.min_candidate_nodes_percentage and not args.min_candidate_nodes_absolute:
             raise ValueError("minCandidateNodesPercentage and minCandidateNodesAbsolute cannot both be 0")
         self._args = args
         self._handle = handle
-        self._offsets = offsets or random.Random()
         self._levels = handle.state.tracker(PriorityLevels)
         self._evictor = Evictor(handle, self.name)
         self._attempts = handle.metric("scheduler_preemption_attempts", "Total preemption attempts in the cluster.")
@@ -172,7 +170,7 @@ class DefaultPreemption:
         """The rows to examine, starting at a random one, and how many candidates are enough."""
         rows = np.flatnonzero(resolvable)
         if len(rows):
-            rows = np.roll(rows, -self._offsets.randrange(len(rows)))
+            rows = np.roll(rows, -self._handle.random.randrange(len(rows)))
         args = self._args
         return rows, number_wanted(len(rows), args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute)
 

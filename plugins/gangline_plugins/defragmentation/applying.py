@@ -5,7 +5,8 @@ Rules:
 - Nothing is evicted before a scheduler confirms that it keeps the room for the replacements and the freed nodes.
 - Pods are evicted through the Eviction API, so the API server enforces PodDisruptionBudgets.
 - A batch begins when all replacements of the batch before it are on their planned nodes.
-- At the first deviation from the plan, the run moves nothing more, deletes the record and reports the deviation.
+- At the first deviation from the plan, the run moves nothing more, deletes the record and reports the deviation. A pod
+  that is gone before its eviction is no deviation: its room is free.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ class Applying:
             raise Stopped(f"{plan.goal} has not started although all moves are done")
 
     async def _move(self, batch: Sequence[Move], arrivals: _Arrivals) -> None:
-        steps = [step for move in batch for step in move.steps]
+        evicting: list[tuple[MoveStep, asyncio.Task[bool]]] = []
         nodes = (await self._client.list(resources.NODES)).items
         if why := changed(batch, self._pods.pods):
             raise Stopped(why)
@@ -172,17 +173,20 @@ class Applying:
         async with asyncio.TaskGroup() as group:
             for move in batch:
                 self._say(f"moving {move.name}: {_path(move)}")
-                for step in move.steps:
-                    group.create_task(self._evict(step))
-        arrivals.expect(steps)
+                evicting += [(step, group.create_task(self._evict(step))) for step in move.steps]
+        arrivals.expect([step for step, task in evicting if task.result()])
         await self._pods.until(lambda: arrivals.are_all_there() or arrivals.are_elsewhere(), self._args.timeout_seconds)
         if not arrivals.are_all_there():
             raise Stopped(arrivals.what_is_missing())
 
-    async def _evict(self, step: MoveStep) -> None:
+    async def _evict(self, step: MoveStep) -> bool:
+        """Have a pod evicted; False if the pod is gone: its room is free, and nobody says whether another one comes."""
         try:
             which = step.namespace, step.name, step.uid
             await evict_patiently(self._client, self._clock, which, self._args.timeout_seconds)
+            return True
+        except NotFound:
+            return False
         except TooManyRequests as error:
             raise Stopped(f"pod {step.namespace}/{step.name} may not be evicted: {error.message}") from None
 

@@ -19,7 +19,7 @@ class DefragmentationArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=
     factor: Annotated[float, msgspec.Meta(ge=1)] = 2.0
     """A plan is carried out only if its worth is at least this many times its cost."""
     worth_seconds: Annotated[float, msgspec.Meta(gt=0)] = 3600.0
-    """What freeing one GPU is worth: the seconds by which it is used earlier."""
+    """The worth of a freed GPU: the seconds by which the GPU is used earlier."""
     restart_seconds: Annotated[float, msgspec.Meta(ge=0)] = 60.0
     """Seconds that a moved pod takes until it runs again."""
     priority_seconds: Annotated[float, msgspec.Meta(ge=0)] = 300.0

@@ -6,15 +6,28 @@ import asyncio
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any
 
 import click
 import msgspec
 from rich.console import Console
 
 from gangline import Handle, SystemClock
-from gangline.command_line import Judged, choose, connected, console, judge, options, table
+from gangline.command_line import (
+    Connection,
+    Judged,
+    Reached,
+    choose,
+    drawn,
+    judge,
+    many,
+    options,
+    put,
+    reached,
+    table,
+    told,
+)
 from gangline_plugins.defragmentation.applying import Applying
 from gangline_plugins.defragmentation.arguments import DefragmentationArgs
 from gangline_plugins.defragmentation.plan import Move, MovePlan
@@ -32,7 +45,8 @@ class Wish:
 
     files: Sequence[str]
     profile: str | None
-    kubeconfig: str | None
+    connection: Connection
+    namespace: str | None
     group: str | None
     free_leaves: int | None
     level: str
@@ -51,13 +65,24 @@ class Found:
 def _options(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(
         (
-            click.option("--group", metavar="NAMESPACE/NAME", help="A gang that waits; default: the longest."),
-            click.option("--free-leaves", type=click.IntRange(1), metavar="N", help="So many complete domains."),
-            click.option("--level", default="leaf", show_default=True, help="Of those domains; host for nodes."),
-            click.option("--max-moves", "most_moves", type=click.IntRange(1), help="Moves at once."),
+            click.option(
+                "--group",
+                metavar="[NAMESPACE/]NAME",
+                help="The waiting gang to make room for. Default: the gang that has waited longest.",
+            ),
+            click.option(
+                "-n", "--namespace", metavar="NAME", help="The namespace of the gang. Default: that of the context."
+            ),
+            click.option("--free-leaves", type=click.IntRange(1), metavar="N", help="Free so many complete domains."),
+            click.option(
+                "--level", default="leaf", show_default=True, help="The level of the domains to free; host means nodes."
+            ),
+            click.option(
+                "--max-moves", "most_moves", type=click.IntRange(1), help="At most so many moves at the same time."
+            ),
             options.CONFIG,
             options.PROFILE,
-            options.KUBECONFIG,
+            options.connection,
         )
     ):
         command = option(command)
@@ -71,30 +96,28 @@ def defrag() -> None:
 
 @defrag.command(short_help="Show what would be moved, and what that costs.")
 @_options
-@options.OUTPUT
-def plan(output: Literal["table", "json"], **options: Any) -> None:
+@options.output()
+def plan(output: str, **options: Any) -> None:
     """Show what would be moved, what that costs and what it frees; nothing is changed."""
-    found = asyncio.run(_plan(_wish(options)))
-    if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(found.plan)).decode())
-    else:
-        show(found.plan, console())
+    found = asyncio.run(_plan(_wish(options))).plan
+    names = [f"pod/{step.name}" for step in found.steps]
+    click.echo(told(found, output, names, lambda screen: show(found, screen, output == "wide")), nl=False)
 
 
 @defrag.command(short_help="Plan, show the plan, and carry it out.")
 @_options
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Move the pods without asking first.")
 def apply(yes: bool, **options: Any) -> None:
     """Plan, show the plan, and carry it out; stops at the first surprise."""
     wish = _wish(options)
     found = asyncio.run(_plan(wish))
-    show(found.plan, console())
+    click.echo(drawn(lambda screen: show(found.plan, screen)), nl=False)
     if not found.plan.moves:
         if not found.plan.is_met:
             raise click.ClickException(f"nothing is moved for {found.plan.goal}")
         return
     if not yes:
-        click.confirm(f"Move {len(found.plan.steps)} pods?", abort=True)
+        click.confirm(f"Move {many(len(found.plan.steps), 'pod')}?", abort=True)
     asyncio.run(_apply(wish, found))
 
 
@@ -106,15 +129,24 @@ def _wish(options: dict[str, Any]) -> Wish:
 
 async def _plan(wish: Wish) -> Found:
     configuration = choose(wish.files, wish.profile)
-    async with connected(wish.kubeconfig) as client:
-        return find(await judge(client, configuration), wish)
+    async with reached(wish.connection) as there:
+        return find(await judge(there.client, configuration), _within(wish, there))
+
+
+def _within(wish: Wish, there: Reached) -> Wish:
+    """The wish with the namespace of its gang: that in `--group`, else that in `--namespace`, else the context's."""
+    if wish.group is None:
+        return wish
+    name = wish.group.removeprefix("podgroup/")
+    namespace = wish.namespace or there.credentials.namespace or "default"
+    return replace(wish, group=name if "/" in name else f"{namespace}/{name}")
 
 
 async def _apply(wish: Wish, found: Found) -> None:
-    async with connected(wish.kubeconfig) as client:
+    async with reached(wish.connection) as there:
         record = record_of(found.plan, found.handle.nodes, uuid.uuid4().hex, 0.0)
-        await Applying(client, SystemClock(), found.args, click.echo).carry_out(found.plan, record)
-    click.echo(f"done: {len(found.plan.steps)} pods were moved")
+        await Applying(there.client, SystemClock(), found.args, click.echo).carry_out(found.plan, record)
+    click.echo(f"done: {many(len(found.plan.steps), 'pod')} moved")
 
 
 def find(judged: Judged, wish: Wish) -> Found:
@@ -146,7 +178,7 @@ def _key(judged: Judged, wish: Wish) -> str:
         placed = any(_is_placed(judged, wish.group, pod.uid) for pod in judged.cluster.pods.values())
         if placed:
             return ""
-        raise click.ClickException(f"there is no gang {wish.group} of these profiles")
+        raise click.ClickException(f"there is no gang {wish.group} of these profiles; `gangline status -A` shows gangs")
     return keys[0]
 
 
@@ -163,17 +195,22 @@ def _args(plugins: Any, wish: Wish) -> DefragmentationArgs:
     return args if wish.most_moves is None else msgspec.structs.replace(args, most_moves=wish.most_moves)
 
 
-def show(found: MovePlan, screen: Console) -> None:
-    """Print a plan as a table."""
+def show(found: MovePlan, screen: Console, is_wide: bool = False) -> None:
+    """Print a plan as a table; `is_wide` with every pod of a move."""
     if found.moves:
         rows = table("BATCH", "MOVE", "FROM", "TO", "GPU-SECONDS")
         for move in found.moves:
-            rows.add_row(str(move.batch + 1), move.name, *_ends(move), f"{move.cost:,.0f}")
-        screen.print(rows)
+            rows.add_row(
+                str(move.batch + 1),
+                move.name,
+                *_ends(move, len(move.steps) if is_wide else _MOST_STEPS),
+                f"{move.cost:,.0f}",
+            )
+        put(screen, rows)
         screen.print()
         screen.print(
-            f"{len(found.moves)} moves of {len(found.steps)} pods cost {found.cost:,.0f} GPU-seconds and free "
-            f"{len(found.frees)} nodes for {found.goal}, worth {found.worth:,.0f}"
+            f"{many(len(found.moves), 'move')} of {many(len(found.steps), 'pod')} for {found.cost:,.0f} GPU-seconds "
+            f"would free {many(len(found.frees), 'node')} for {found.goal}, worth {found.worth:,.0f}"
         )
     else:
         screen.print(f"{found.goal}: {found.message}")
@@ -182,8 +219,8 @@ def show(found: MovePlan, screen: Console) -> None:
         screen.print("not moved: " + "; ".join(f"{number} {why}" for why, number in sorted(reasons.items())))
 
 
-def _ends(move: Move) -> tuple[str, str]:
-    shown, more = move.steps[:_MOST_STEPS], len(move.steps) - _MOST_STEPS
+def _ends(move: Move, most: int) -> tuple[str, str]:
+    shown, more = move.steps[:most], len(move.steps) - most
     rest = [f"and {more} more"] if more > 0 else []
     return (
         ", ".join([step.source for step in shown] + rest),

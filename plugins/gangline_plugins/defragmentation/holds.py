@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -66,6 +67,10 @@ class Holds:
         place = self._of(pod, row)
         if place is not None and pod.uid not in place.known:
             place.arrived.add(pod.uid)
+
+    def add_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> bool:
+        """These pods are on these rows now; False, with nothing counted, if it matters where each of them is."""
+        return not self._places
 
     def remove(self, pod: PodInfo, row: int) -> None:
         """Pod is no longer on row."""

@@ -44,7 +44,7 @@ class MovePlan(msgspec.Struct, frozen=True, rename="camel"):
     """The moves, or why there are none."""
 
     goal: str
-    """What the moves make room for, for example "gang default/big"."""
+    """The gang or domains for which the moves make room, for example "gang default/big"."""
     moves: list[Move] = []
     cost: float = 0.0
     """GPU-seconds of work that have to be repeated."""

@@ -84,7 +84,7 @@ class Defragmentation:
         self._holds = handle.state.tracker(Holds)
         self._unanswered = asyncio.Event()
         self._waiting: dict[str, float] = {}
-        """By the keys of groups: when each was first rejected."""
+        """When each waiting group was first rejected, by the key of the group."""
         self._moves = handle.metric("scheduler_defragmentation_moves", "Pods evicted in the background to make room.")
         self.watches = (
             resources.Selection(resources.CONFIG_MAPS, args.namespace, field_selector=f"metadata.name={CONFIG_MAP}"),

@@ -7,6 +7,7 @@ that has changed meanwhile is read again and judged again: an allocation that so
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,6 +45,9 @@ from gangline_plugins.dynamic_resources.extended import is_extended, is_unwritte
 from gangline_plugins.dynamic_resources.ledger import Ledger
 from gangline_plugins.dynamic_resources.readiness import Readiness, is_ready
 from gangline_plugins.dynamic_resources.written import version_of
+from gangline_plugins.retrying import MAY_PASS
+
+log = logging.getLogger(__name__)
 
 _FINALIZER = "resource.kubernetes.io/delete-protection"
 _TRIES = 8
@@ -66,14 +70,14 @@ class ReservedClaims:
 
     claims: Claims
     chosen: Mapping[str, Allocation]
-    """By UID of the claim: its devices."""
+    """The chosen devices of each claim, by the UID of the claim."""
     touched: dict[str, model.ResourceClaim] = field(default_factory=dict)
-    """By UID: the claims for which something was written, or may have been."""
+    """The claims to which this binding has written, or may have written, by UID."""
     versions: dict[str, int] = field(default_factory=dict)
-    """By UID: the resourceVersion at which this process wrote the devices of the claim."""
+    """The resourceVersion at which this process wrote the devices of a claim, by the UID of the claim."""
 
     def replace(self, before: model.ResourceClaim, after: model.ResourceClaim) -> None:
-        """A claim in memory is there now, as another one."""
+        """The claim `before`, which was in memory alone, has been created as the claim `after`, with another UID."""
         old, new = before.metadata.uid, after.metadata.uid
         self.claims = [after if each is before else each for each in self.claims]
         self.chosen = {new if uid == old else uid: each for uid, each in self.chosen.items()}
@@ -130,7 +134,11 @@ class ClaimBinding:
     async def _create(
         self, pod: PodInfo, reserved: ReservedClaims, claim: model.ResourceClaim
     ) -> model.ResourceClaim | Status:
-        """Create the claim for the extended resources of a pod, and go on when the watch shows it and no other one."""
+        """Create the claim for the extended resources of a pod, and wait until the watch shows the claim.
+
+        Returns why the pod cannot be bound if the watch is late, or if it shows another such claim for the pod. Raises
+        ApiError.
+        """
         uid = claim.metadata.uid
         reserved.touched[uid] = claim
         metadata = msgspec.structs.replace(claim.metadata, name="", uid="")
@@ -169,7 +177,7 @@ class ClaimBinding:
                 return None
             except Conflict:
                 if not is_extended(claim):
-                    reserved.touched.pop(uid, None)  # what is written there, another scheduler has written
+                    reserved.touched.pop(uid, None)  # another scheduler has written the claim meanwhile
                 claim = await self._writer.read(claim)
                 self._ledger.learn(claim)
         return Status(Code.ERROR, (f'resourceclaim "{claim.metadata.name}" keeps changing',))
@@ -217,9 +225,9 @@ class ClaimBinding:
     # Conditions of devices
 
     async def _wait(self, pod: PodInfo, node: str, reserved: ReservedClaims) -> Status | None:
-        """Wait until the devices are ready; their drivers say so. Those of most drivers are at once.
+        """Wait until the drivers say that the devices are ready. Devices without binding conditions are ready at once.
 
-        Meanwhile others may take the devices away, or delete a claim: then the pod is not bound.
+        If somebody takes the devices away meanwhile, or deletes a claim, the pod is not bound.
         """
         until, has_told = self._handle.clock.monotonic() + self._readiness.timeout, False
         while True:
@@ -257,7 +265,7 @@ class ClaimBinding:
                 return
             for claim in list(reserved.touched.values()):
                 give_back = self._delete if is_extended(claim) else self._take_back
-                await _persist(partial(give_back, pod, claim), None, None)
+                await _persist(pod, partial(give_back, pod, claim), None, None)
         finally:
             self._ledger.extended.leaving.discard(pod.uid)
             self._ledger.forget(pod, reserved.uids)
@@ -268,13 +276,16 @@ class ClaimBinding:
         try:
             if not await self._may_be_bound(pod):
                 for claim in claims:
-                    await _persist(partial(self._delete, pod, claim), None, None)
+                    await _persist(pod, partial(self._delete, pod, claim), None, None)
         finally:
             self._ledger.extended.leaving.discard(pod.uid)
             self._came_free(())
 
     async def _delete(self, pod: PodInfo, claim: model.ResourceClaim) -> None:
-        """Delete a claim for extended resources; if it is not known whether it was created, those that are there."""
+        """Delete a claim for extended resources. Raises ApiError.
+
+        If it is not known whether the claim was created, all such claims of the pod are deleted.
+        """
         if is_unwritten(claim.metadata.uid):
             found = await self._writer.in_namespace(pod.namespace)
             mine = [each for each in found if pod_of(each) == pod.uid]
@@ -285,13 +296,13 @@ class ClaimBinding:
             await self._writer.delete(each)
 
     async def _may_be_bound(self, pod: PodInfo) -> bool:
-        """Whether the pod has a node, or the API server does not say so soon."""
+        """Whether the pod has a node; True also if the API server gives no answer after some tries."""
 
         async def has_node() -> bool:
             found = await self._handle.client.get(resources.PODS, pod.name, namespace=pod.namespace)
             return found.metadata.uid == pod.uid and bool(found.spec.node_name)
 
-        return await _persist(has_node, False, True)
+        return await _persist(pod, has_node, False, True)
 
     def _came_free(self, uids: Iterable[str]) -> None:
         """Claims are no longer being taken back: pods may use them."""
@@ -314,32 +325,37 @@ class ClaimBinding:
             self._ledger.learn(await self._writer.release(newest, mine))
 
     async def deallocate(self, claim: model.ResourceClaim, uids: Iterable[str]) -> None:
-        """Take the devices from a claim that nobody uses but perhaps these consumers; not if it has changed."""
+        """Take the devices from a claim that only these consumers use, unless the claim has changed."""
         try:
             self._ledger.learn(await self._writer.deallocate(claim, *uids))
         except ApiError:
-            return  # it is looked at again when the pod is tried again
+            return  # the next attempt of the pod looks at the claim again
         finally:
             self._came_free((claim.metadata.uid,))
 
 
-async def _persist(work: Callable[[], Awaitable[T]], gone: T, late: T) -> T:
-    """The answer of work that is repeated until it succeeds: `gone` if its object is gone, `late` after some tries."""
+async def _persist(pod: PodInfo, work: Callable[[], Awaitable[T]], gone: T, late: T) -> T:
+    """Do the work for a pod, and repeat it while that may help; returns its answer.
+
+    The answer is `gone` if the object of the work does not exist any more, and `late` after _TRIES failures, or at once
+    if the API server refuses the work, for example because of a webhook.
+    """
     for attempt in range(_TRIES):
         try:
             return await work()
         except NotFound:
             return gone
-        except Conflict:
-            continue
-        except ApiError:
-            if attempt + 1 < _TRIES:
+        except ApiError as error:
+            if not isinstance(error, MAY_PASS) or attempt + 1 == _TRIES:
+                log.warning("pod %s: what was written for its claims is not taken back: %s", pod.key, error)
+                return late
+            if not isinstance(error, Conflict):
                 await asyncio.sleep(_PAUSE * 2**attempt)
     return late
 
 
 def _is_for(node: str, selector: model.NodeSelector) -> bool:
-    """Whether a node selector is that of devices of one node, which it names."""
+    """Whether a node selector does nothing but name this node, as for devices that only one node has."""
     if len(selector.node_selector_terms) != 1:
         return False
     (term,) = selector.node_selector_terms

@@ -34,7 +34,7 @@ def uses_claims(cls: PodClass) -> bool:
 
 
 def names_of(pod: PodInfo) -> list[str]:
-    """The names of the claims of a pod, each once. Raises ClaimProblem: one is not made yet, or nothing says which."""
+    """The names of the claims of a pod, each once. Raises ClaimProblem if one is not created yet, or has no name."""
     entries = pod.cls.spec.resource_claims
     if len(entries) > MOST_CLAIMS:
         raise ClaimProblem(f"the pod has {len(entries)} claims, and at most {MOST_CLAIMS} are read")
@@ -52,7 +52,7 @@ def names_of(pod: PodInfo) -> list[str]:
 
 
 def claims_of(pod: PodInfo, store: Any, group: str = "") -> Claims:
-    """The claims of a pod in the store of claims; `group` as in `check`. Raises ClaimProblem: one cannot be used."""
+    """The claims of a pod in the store of claims; `group` as in `check`. Raises ClaimProblem if one cannot be used."""
     found = []
     for name in names_of(pod):
         claim: model.ResourceClaim | None = store.get(name, pod.namespace)
@@ -64,7 +64,7 @@ def claims_of(pod: PodInfo, store: Any, group: str = "") -> Claims:
 
 
 def _to_come(claim: model.ResourceClaim) -> model.ResourceClaim:
-    """The claim that will be made for a pod that is yet to be created: as that of the pod before, without devices."""
+    """The claim of a replacement pod that is yet to be created: the claim of the replaced pod, without devices."""
     metadata = msgspec.structs.replace(claim.metadata, uid=f"{claim.metadata.uid}/anew")
     return msgspec.structs.replace(claim, metadata=metadata, status=type(claim.status)())
 
@@ -80,7 +80,7 @@ class PodClaims:
         self._known: dict[str, tuple[PodInfo, str, Claims]] = {}
 
     def of(self, pod: PodInfo) -> Claims:
-        """The claims of a pod. Raises ClaimProblem: one of them cannot be used."""
+        """The claims of a pod. Raises ClaimProblem if one of them cannot be used."""
         if self._version != self._store.version or len(self._known) > _MOST_KNOWN:
             self._known.clear()
             self._version = self._store.version
@@ -107,18 +107,18 @@ def check(pod: PodInfo, claim: model.ResourceClaim, group: str = "") -> None:
 
 
 def is_made_for(pod: PodInfo, claim: model.ResourceClaim) -> bool:
-    """Whether the claim was made for this pod, or for the one in whose place it is to come."""
+    """Whether the claim was made for this pod, or for the pod that this one is to replace."""
     return any([each.uid == pod.origin for each in claim.metadata.owner_references])
 
 
 def _is_group(owner: model.OwnerReference, name: str) -> bool:
-    """Whether an owner is the PodGroup of that name, whose UID a pod does not know."""
+    """Whether an owner is the PodGroup of that name. Names are compared, because a pod does not know the UID."""
     is_one = owner.kind == "PodGroup" and owner.api_version.partition("/")[0] == GROUP_API
     return bool(owner.controller) and is_one and owner.name == name
 
 
 def lacks_admin_access(claim: model.ResourceClaim, namespace: Any) -> bool:
-    """Whether the claim asks to observe devices, and its namespace does not allow that."""
+    """Whether the claim asks for admin access, to observe devices of others, and its namespace does not allow it."""
     asks = any(each.exactly is not None and each.exactly.admin_access for each in claim.spec.devices.requests)
     labels = namespace.metadata.labels if namespace is not None else None
     return asks and (labels or {}).get(ADMIN_LABEL) != "true"

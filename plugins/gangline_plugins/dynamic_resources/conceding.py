@@ -42,7 +42,7 @@ class Concessions:
 
 
 def _reversed(pod: PodInfo, claim: model.ResourceClaim) -> model.ResourceClaim:
-    if not is_made_for(pod, claim):  # others may use the claim too
+    if not is_made_for(pod, claim):  # pods besides this one may use the claim
         return claim
     replace = msgspec.structs.replace
     requests = [

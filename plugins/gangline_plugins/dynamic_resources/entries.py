@@ -1,4 +1,4 @@
-"""What the ledger knows of one claim, and which pods have ended or are ending as far as claims are concerned."""
+"""The ledger's entry for one claim, and the pods that count as ended for claims."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Allocation = model.ResourceClaimAllocation
 
 @dataclass(slots=True, eq=False)
 class ClaimEntry:
-    """What is known of one claim."""
+    """Everything that the ledger knows of one claim."""
 
     claim: model.ResourceClaim | None = None
     """The newest state that was seen."""
     reserved: tuple[str, ...] = ()
-    """The UIDs of the pods that it is reserved for."""
+    """The UIDs of the pods for which the claim is reserved."""
     firm: Allocation | None = None
     holders: set[str] = field(default_factory=set)
     """The pods that will write the firm choice."""
@@ -35,23 +35,23 @@ class ClaimEntry:
     is_leaving: bool = False
     """Whether this process is taking back what it wrote."""
     is_free: bool = False
-    """Whether what is written or firm counts as given back on trial: all users of the claim count as ended."""
+    """Whether the settled devices count as given back on trial, because all users of the claim count as ended."""
     aside: Allocation | None = None
     """The guess that there was before the claim counted as free."""
 
     @property
     def allocation(self) -> Allocation | None:
-        """What the claim has."""
+        """The devices that the claim has now; None if it has none."""
         return self.guess if self.is_free else self.settled or self.guess
 
     @property
     def settled(self) -> Allocation | None:
-        """What is written, or firm."""
+        """The allocation in the status of the claim, else the firm choice; None if there is neither."""
         return (self.claim.status.allocation if self.claim is not None else None) or self.firm
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is known."""
+        """Whether nothing is known of the claim, so that the entry can be dropped."""
         has_devices = self.settled is not None or self.guess is not None
         return self.claim is None and not has_devices and not self.consumers and not self.is_leaving
 
@@ -60,17 +60,17 @@ class ClaimEntry:
         return self.guess is not None and self.settled is None and self.consumers == {uid}
 
     def see(self, claim: model.ResourceClaim | None) -> None:
-        """The claim is as the API server says, or is deleted."""
+        """Take in the claim as the API server has it; None if it was deleted."""
         self.claim = claim
         self.reserved = () if claim is None else tuple([each.uid for each in claim.status.reserved_for])
 
     def leave(self, uid: str) -> None:
-        """A pod is placed no more."""
+        """The pod with this UID is no longer placed."""
         self.consumers.discard(uid)
         self.guessing.discard(uid)
 
     def set_free(self, is_free: bool) -> None:
-        """What is written or firm counts as given back from now on, or does so no more."""
+        """From now on the settled devices count as given back, or no longer do so."""
         if is_free != self.is_free:
             self.is_free = is_free
             self.guess, self.aside = (None, self.guess) if is_free else (self.aside, None)
@@ -85,15 +85,15 @@ class Endings:
         self._state = state
         self._evictions = state.shared(Evictions, state)
         self._claims: defaultdict[str, set[str]] = defaultdict(set)
-        """By pod: the UIDs of the claims that are reserved for the pod."""
+        """The UIDs of the claims that are reserved for a pod, by the UID of the pod."""
         self._terminating: set[str] = set()
         """Placed pods that are being deleted."""
         self._gone: set[str] = set()
         """Pods that had a node and are gone, though claims are still reserved for them."""
         self.lifted: dict[str, tuple[int, tuple[str, ...]]] = {}
-        """By pod that a transaction has taken off its row: the row, and the claims that it was placed with."""
+        """For each pod that a transaction has taken off its row, by UID: the row, and the pod's claims there."""
         self._foreseen: frozenset[str] | None = None
-        """The pods that are ending, while somebody asks what will be."""
+        """The UIDs of the pods that are ending, during a look ahead (`foresee`); None otherwise."""
 
     # What happens to pods
 

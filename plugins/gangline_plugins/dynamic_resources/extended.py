@@ -30,7 +30,7 @@ _NAME = "<extended-resources>"
 
 Mappings = list[model.ContainerExtendedResourceRequest]
 Patterns = NDArray[np.int64]
-"""By node: a bit for each resource that devices have to serve there, in the order of the names."""
+"""For each node a set of bits: one bit for each resource that devices have to serve there, in the order of names."""
 _PodKey = tuple[str, str]
 """Namespace and UID: anybody may write any owner into a claim of a namespace of their own."""
 _Request = tuple[str, int]
@@ -38,7 +38,7 @@ _Request = tuple[str, int]
 
 
 class ExtendedClaims:
-    """The claims for the extended resources of pods: those in memory, and those that are there."""
+    """The claims for the extended resources of pods: those in memory, and those that the API server has."""
 
     def __init__(self, served: ExtendedResources, nodes: Callable[[], NodeView], store: Any) -> None:
         self.served = served
@@ -46,21 +46,21 @@ class ExtendedClaims:
         """The UIDs of pods for which this process may have created a claim that it deletes now."""
         self._nodes = nodes
         self._there: dict[_PodKey, dict[str, model.ResourceClaim]] = {}
-        """By pod and the UID of the claim."""
+        """The claims that the API server has, by pod, and then by the UID of the claim."""
         self._specs = memo_key(ExtendedClaims, "specs")
         store.subscribe(self)
 
     # The store of claims
 
     def on_upsert(self, claim: model.ResourceClaim) -> None:
-        """A claim came or has changed."""
+        """A claim was added or has changed."""
         owner = pod_of(claim)
         if owner:
             key = claim.metadata.namespace, owner
             self._there.setdefault(key, {})[claim.metadata.uid] = claim
 
     def on_remove(self, claim: model.ResourceClaim) -> None:
-        """A claim went."""
+        """A claim was deleted."""
         key = claim.metadata.namespace, pod_of(claim)
         if key in self._there:
             self._there[key].pop(claim.metadata.uid, None)
@@ -74,14 +74,14 @@ class ExtendedClaims:
     # Claims in memory
 
     def patterns(self, pod: PodInfo, nodes: NodeView) -> Patterns:
-        """Which resources of the pod devices have to serve, for each node of the view."""
+        """For each node of the view, which of the pod's extended resources devices have to serve there."""
         found: Patterns = np.zeros(len(nodes), dtype=np.int64)
         for place, name in enumerate(list(self.served.of(pod.cls))[:MOST_NAMES]):
             found |= (nodes.allocatable(name) == 0).astype(np.int64) << place
         return found
 
     def at(self, pod: PodInfo, row: int) -> model.ResourceClaim | None:
-        """The claim of a pod on the node of a row: the one that is there, or one in memory; None if it needs none."""
+        """The claim of a pod on a node: the claim that was created, else one in memory; None if none is needed."""
         if not self.served.of(pod.cls):
             return None
         there = self.there(pod)
@@ -90,7 +90,7 @@ class ExtendedClaims:
         return self.of(pod, int(self.patterns(pod, self._nodes().at(np.array([row], dtype=np.intp)))[0]))
 
     def of(self, pod: PodInfo, pattern: int) -> model.ResourceClaim | None:
-        """The claim in memory of a pod on nodes of a pattern; None if it needs none."""
+        """The claim in memory of a pod on nodes of a pattern; None if the pod needs none there."""
         spec = self._spec(pod, pattern)[0]
         if not spec.devices.requests:
             return None
@@ -114,7 +114,7 @@ class ExtendedClaims:
         return [each for each in self._spec(pod, pattern)[1] if each.request_name in requests]
 
     def _spec(self, pod: PodInfo, pattern: int) -> tuple[model.ResourceClaimSpec, Mappings]:
-        """What pods like this one need on nodes of a pattern."""
+        """The spec of the claim that pods of this class need on nodes of a pattern, and which container uses what."""
         served, memo = self.served, pod.cls.memo
         kept: tuple[object, dict[int, tuple[model.ResourceClaimSpec, Mappings]]] | None = memo.get(self._specs)
         if kept is None or kept[0] is not served.version:
@@ -151,8 +151,9 @@ def pod_of(claim: model.ResourceClaim) -> str:
 def requests_of(spec: model.PodSpec, classes: Mapping[str, str]) -> tuple[list[model.DeviceRequest], Mappings]:
     """The requests for the resources that these classes serve, by resource, and which container uses which of them.
 
-    Each container that lives on has requests of its own. An init container, which ends before, uses the devices of
-    those that start later; what it needs beyond them, all such init containers share.
+    Containers, and sidecars (init containers that are restarted always), have requests of their own. Any other init
+    container has ended before the later containers start, so it uses their devices. If these are too few, one
+    additional request, which all such init containers share, has the rest.
     """
     asked: dict[str, tuple[int, str]] = {}
     mappings: Mappings = []
@@ -198,7 +199,7 @@ def _requests(spec: model.PodSpec, resource: str) -> tuple[list[_Request], Mappi
 
 
 def _until(requests: Iterator[_Request], amount: int) -> Iterator[_Request]:
-    """The first requests that have so many devices together, or all."""
+    """The first requests that together have at least so many devices; all of them if they have fewer."""
     while amount > 0:
         found = next(requests, None)
         if found is None:

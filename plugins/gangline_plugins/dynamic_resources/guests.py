@@ -12,7 +12,7 @@ from gangline_plugins.dynamic_resources.entries import Allocation
 
 Nominations = Mapping[str, Mapping[str, PodInfo]]
 Solve = Callable[[PodInfo, Claims, int], Sequence[Allocation] | None]
-"""What the node of a row has for claims of a pod; None if it has not enough."""
+"""From a pod, claims and a row to the devices that the row's node gives the claims; None if it lacks devices."""
 
 
 class Guests:
@@ -33,7 +33,7 @@ class Guests:
         self._lacking = lacking
         self._solve = solve
         self.nominated: Callable[[], Nominations] = dict
-        """The nominations; the plugin says how to get them, as only its handle has them."""
+        """Returns the nominations. The plugin sets this, because only its handle knows the nominations."""
 
     @contextmanager
     def provided(self, pod: PodInfo, row: int) -> Iterator[bool]:

@@ -6,10 +6,11 @@ have one *pattern*, and are asked about together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gangline import (
     BoolColumn,
@@ -21,24 +22,24 @@ from gangline import (
     PodInfo,
     Rows,
     ScoreColumn,
-    model,
 )
-from gangline.dra.live import Asked
+from gangline.dra.asked import Asked
 from gangline.dra.questions import FEW_DEVICES, FIRST_TEXT
+from gangline.dra.weighing import Chosen
 from gangline_plugins.dynamic_resources.claims import Claims
 from gangline_plugins.dynamic_resources.ledger import Ledger
-from gangline_plugins.dynamic_resources.preferring import chosen, has_alternatives, preferences, thrift
+from gangline_plugins.dynamic_resources.preferring import has_alternatives, preferences, thrift
 
 ELSEWHERE = 1
 """The code of a node on which the devices of a claim cannot be used."""
 OTHERS_HAVE = 2
-"""The code of a node that has the devices if claims give some back; higher codes are those of `Devices`, after it."""
+"""The code of a node that has the devices once other claims give theirs back; codes of `Devices` follow, shifted."""
 FIRST_ERROR = OTHERS_HAVE + FIRST_TEXT
 """Codes from here on stand for errors."""
 _MOST_TEXTS = 250
-"""Codes of errors for nodes of one pattern."""
+"""At most this many codes of errors for the nodes of one pattern."""
 _MOST_PATTERNS = 250
-"""Patterns of one pod that are told apart in errors."""
+"""At most this many patterns of one pod are told apart in errors."""
 _MANY = 2**31
 """More pods than any node has room for."""
 
@@ -48,22 +49,22 @@ class Need:
     """What pods of one identity need of a node."""
 
     own: Claims
-    """Claims without devices that were made for the pod, or that a pod on its own names; like pods have others of the
-    same specs.
+    """Claims without devices that no other member of a gang uses: claims that were made for the pod, and, for a pod in
+    no gang, claims that it names. Other pods of the identity have claims with the same specs.
     """
     named: Claims
     """All other claims: whether they have devices is looked up whenever a node is judged."""
     pod: PodInfo | None = None
-    """The pod, if devices serve extended resources that it requests: on each node perhaps others."""
+    """The pod, if devices serve extended resources that it requests; which resources, may differ from node to node."""
     left: Claims = field(default_factory=list)
-    """Claims for its extended resources that an earlier attempt has left behind."""
+    """Claims for the pod's extended resources that an earlier attempt has left behind."""
     asked: list[Asked | None] = field(default_factory=list)
-    """The question about claims without devices that was asked last, for each pattern; None if there are none."""
+    """For each pattern the last question about the claims without devices; None if there was none."""
     patterns: dict[int, int] = field(default_factory=dict)
-    """By pattern, that is which extended resources devices have to serve: the place of its question in `asked`."""
+    """The place in `asked` of the question for each pattern of extended resources."""
     problem: str = ""
     priority: int | None = None
-    """Pods of lower priority may have to give back their devices; None: any pods."""
+    """Pods of a lower priority than this may be removed and give back their devices; if None, pods of any priority."""
 
 
 class Judge:
@@ -75,11 +76,11 @@ class Judge:
         self._extended = ledger.extended
 
     def lacking(self, need: Need) -> Claims:
-        """The claims that are there and have no devices now."""
+        """The claims of the need, without those for extended resources, that have no devices now."""
         return need.own + [each for each in need.named if self._ledger.allocation(each.metadata.uid) is None]
 
     def codes(self, need: Need, nodes: NodeView, within: Deadline | None) -> CodeColumn:
-        """By node of the view: 0 where all claims without devices get some, else a code for `reason`."""
+        """For each node of the view: 0 if all claims without devices get devices there, else a code for `reason`."""
         codes = np.zeros(len(nodes), dtype=np.uint16)
         need.problem = ""
         for place, mask, claims in self._questions(need, nodes):
@@ -88,7 +89,7 @@ class Judge:
         return codes
 
     def reason(self, need: Need, code: int, lacking: Claims) -> str:
-        """What a code above `ELSEWHERE` says to a pod that lacks devices for these claims; "" if nothing was asked."""
+        """The message of a code above `ELSEWHERE`, given the claims that lack devices; "" if no question was asked."""
         code = max(code - OTHERS_HAVE, FEW_DEVICES)
         place = 0
         if code >= FIRST_TEXT:
@@ -118,15 +119,15 @@ class Judge:
         return room
 
     def preferences(self, need: Need, nodes: NodeView) -> ScoreColumn:
-        """By node: how well the devices that claims would get there meet the preferences of these claims."""
+        """For each node how well the devices that the claims would get there meet the preferences of these claims."""
         scores = np.zeros(len(nodes))
         for _, mask, claims in self._questions(need, nodes):
-            for at, allocations in self._allocated(claims, mask, nodes):
-                scores[at] = preferences(claims, allocations)
+            for chosen, places in self._choices(claims, mask, nodes):
+                scores[places] = preferences(claims, chosen)
         return scores
 
     def merits(self, need: Need, nodes: NodeView) -> ScoreColumn:
-        """As `preferences`, plus up to 1: the less is lost with the devices on the node, the more."""
+        """As `preferences`, plus up to 1: the less other claims lose by the devices that would be given, the more."""
         preferred, losses = np.zeros(len(nodes)), np.zeros(len(nodes))
         for _, mask, claims in self._questions(need, nodes):
             try:
@@ -137,29 +138,28 @@ class Judge:
                     continue
             except InvalidObject:
                 continue  # these nodes have been rejected
-            by_choice: dict[frozenset[tuple[int, str]], list[int]] = {}
-            for at, allocations in self._allocated(claims, mask, nodes):
-                preferred[at] = preferences(claims, allocations)
-                by_choice.setdefault(chosen(allocations), []).append(at)
-            for choice, places in by_choice.items():
-                losses[places] = self._devices.losses(asked, nodes.at(nodes.rows[places]), choice)
+            for chosen, places in self._choices(claims, mask, nodes):
+                preferred[places] = preferences(claims, chosen)
+                losses[places] = self._devices.losses(asked, nodes.at(nodes.rows[places]), chosen)
         merits: ScoreColumn = preferred + thrift(losses)
         return merits
 
-    def _allocated(
+    def _choices(
         self, claims: Claims, mask: BoolColumn | None, nodes: NodeView
-    ) -> Iterator[tuple[int, Sequence[model.ResourceClaimAllocation]]]:
-        """What claims get on each node that has something for all of them, in the order of kube-scheduler."""
+    ) -> Iterator[tuple[Chosen, NDArray[np.int64]]]:
+        """Which alternatives claims get on the nodes that have something for all of them, with the places of nodes."""
         try:
-            asked = self._devices.asked(claims)
-            fits = self._devices.codes(asked, nodes) == 0
+            found = self._devices.choices(self._devices.asked(claims), nodes)
         except InvalidObject:
             return  # these nodes have been rejected
-        rows, feasible = nodes.rows, fits & nodes.alive if mask is None else fits & nodes.alive & mask
-        for at in np.flatnonzero(feasible).tolist():  # each node may get other devices
-            allocations = self._devices.allocate(asked, claims, int(rows[at])).allocations
-            if allocations is not None:
-                yield at, allocations
+        by_choice: dict[Chosen, list[NDArray[np.int64]]] = {}
+        for chosen, places in found:
+            by_choice.setdefault(chosen, []).append(places)
+        for chosen, each in by_choice.items():
+            places = np.concatenate(each)
+            if mask is not None:
+                places = places[mask[places]]
+            yield chosen, places
 
     def _judge(
         self, need: Need, place: int, claims: Claims, nodes: NodeView, within: Deadline | None
@@ -181,7 +181,7 @@ class Judge:
         return found
 
     def _may_go(self, need: Need, rows: Rows) -> BoolColumn:
-        """For each of these rows: whether pods with claims are there that may be removed for the pod."""
+        """For each of these rows whether it has pods with claims that may be removed for the pod."""
         if need.priority is None:
             return np.ones(len(rows), dtype=np.bool_)
         return self._ledger.levels.below_on(need.priority, rows)
@@ -189,9 +189,9 @@ class Judge:
     def _questions(
         self, need: Need, nodes: NodeView, lacking: Claims | None = None
     ) -> Iterator[tuple[int, BoolColumn | None, Claims]]:
-        """The claims without devices about which is asked: the place of the question, the nodes (None: all), claims.
+        """The questions to ask: the place of each in `Need.asked`, a mask of the nodes (None for all), and the claims.
 
-        All such claims, or only those given.
+        The claims are those in `lacking`, by default all claims without devices.
         """
         lacking = self.lacking(need) if lacking is None else lacking
         if need.pod is None:
@@ -208,6 +208,6 @@ class Judge:
                 yield place, patterns == kind if len(kinds) > 1 else None, claims
 
     def _with_extended(self, need: Need, claims: Claims, kind: int) -> Claims:
-        """These claims, and the one for the extended resources of the pod on nodes of a pattern."""
+        """These claims, and the claim for the pod's extended resources on nodes of a pattern, if there is one."""
         extended = self._extended.of(need.pod, kind) if need.pod is not None else None
         return claims if extended is None else [*claims, extended]

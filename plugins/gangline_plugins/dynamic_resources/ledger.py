@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
 from contextlib import suppress
 
-from gangline import DeadlineExceeded, Handle, InvalidObject, NodeView, PodClass, PodInfo, State, model, resources
+from gangline import DeadlineExceeded, Handle, InvalidObject, PodClass, PodInfo, State, model, resources
 from gangline.dra.live import Devices
 from gangline_plugins.default_preemption.levels import PriorityLevels
 from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, PodClaims, is_made_for, uses_claims
@@ -37,7 +36,7 @@ from gangline_plugins.dynamic_resources.written import Written, version_of
 from gangline_plugins.extended_resources import ExtendedResources
 
 _FEW_ENDING = 16
-"""Claims that are about to come free, at most, if a choice is tried without them first."""
+"""With at most this many claims about to come free, a choice is first tried without their devices."""
 
 
 class Ledger:
@@ -56,35 +55,28 @@ class Ledger:
         self.concessions = Concessions()
         self.narrowings = Narrowings()
         self._ending: set[str] = set()
-        """While somebody looks ahead: the UIDs of the claims of pods that are gone or ending."""
+        """During a look ahead (`foresee`): the UIDs of the claims of pods that are gone or ending."""
         self._pods: dict[str, tuple[str, ...]] = {}
-        """By pod: the UIDs of the claims that it was placed with."""
-        self.nodes: Callable[[], NodeView] | None = None
-        """All nodes; the plugin says how to get them, as only its handle has them."""
-        self.devices = Devices(self._nodes)
+        """The UIDs of the claims with which a pod was placed, by the UID of the pod."""
+        self.devices = Devices(state.view)
         self.references = References(state, self.devices.changes)
         self.claims = PodClaims(self._store, self.references.group_of)
         self.orders = AllocationOrders()
         self._store.subscribe(ClaimListener(self.learn, self.gone))
-        self.written = Written(self._store, self._nodes)
-        self.extended = ExtendedClaims(state.shared(ExtendedResources, state), self._nodes, self._store)
-        self.guests = Guests(state, self.devices, self._nodes, self._lacking, self.solve)
+        self.written = Written(self._store, state.view)
+        self.extended = ExtendedClaims(state.shared(ExtendedResources, state), state.view, self._store)
+        self.guests = Guests(state, self.devices, state.view, self._lacking, self.solve)
         self.offering = Offering(state, self.devices, self.written)
         state.follow_nodes(NodeLabels(self.devices.node_changed))
-
-    def _nodes(self) -> NodeView:
-        if self.nodes is None:
-            raise RuntimeError("nobody has said where the nodes are")
-        return self.nodes()
 
     # The tracker
 
     def concerns(self, cls: PodClass) -> bool:
-        """Pods with claims, and pods that request what classes of devices serve."""
+        """Whether pods of this class have claims, or request extended resources that a DeviceClass serves."""
         return uses_claims(cls) or self.extended.served.concern(cls)
 
     def add(self, pod: PodInfo, row: int) -> None:
-        """A pod is placed: its claims have devices on that row, unless they have some already, or there are none."""
+        """A pod is placed on a row: its claims without devices get a guess there, if enough devices are free."""
         self._endings.placed(pod)
         self.levels.add(pod, row)
         self.devices.changes.note(row)
@@ -107,11 +99,11 @@ class Ledger:
                 self._settle(claim.metadata.uid)
             if entry.allocation is None:
                 lacking.append(claim)
-        if lacking and not pod.node_name and self.nodes is not None:
+        if lacking and not pod.node_name:
             self._guess(pod, lacking, row)
 
     def remove(self, pod: PodInfo, row: int) -> None:
-        """A pod is taken off: a guess ends with its last consumer."""
+        """A pod is taken off its row: a guess ends with the last pod that shares it."""
         if pod.uid in self._pods:
             self.levels.remove(pod, row)
             self.devices.changes.note(row)
@@ -127,7 +119,7 @@ class Ledger:
             self._settle(uid)
 
     def _lift(self, pod: PodInfo, row: int) -> None:
-        """A transaction takes a pod off that is bound or assumed: what the pod alone uses counts as given back."""
+        """A transaction takes off a bound or assumed pod: devices that the pod alone uses count as given back."""
         uids = self._pods.pop(pod.uid, ())
         self._endings.lifted[pod.uid] = row, uids
         for uid in uids:
@@ -147,7 +139,7 @@ class Ledger:
             self._settle(uid)
 
     def foresee(self, begins: bool) -> bool:
-        """Count claims as free whose last pod is gone or ending, or do so no more; whether there are some."""
+        """Begin or end to count claims as free whose last pod is gone or ending; returns whether any claim changes."""
         before, ending = len(self._free), list(self._endings.foresee(begins))
         if begins:
             self._ending = {uid for pod in ending for uid in (*self._pods.get(pod, ()), *self._endings.claims_of(pod))}
@@ -169,7 +161,7 @@ class Ledger:
             self._settle(uid)
 
     def claims_at(self, pod: PodInfo, row: int) -> Claims:
-        """The claims of a pod on a row, that for its extended resources last. Raises ClaimProblem."""
+        """The claims of a pod on a row; the claim for its extended resources comes last. Raises ClaimProblem."""
         claims = self.claims.of(pod)
         extended = self.extended.at(pod, row)
         return claims if extended is None else [*claims, extended]
@@ -183,7 +175,10 @@ class Ledger:
         return [each for each in claims if not self.has_devices(each.metadata.uid)]
 
     def _guess(self, pod: PodInfo, claims: Claims, row: int, is_final: bool = False) -> None:
-        """Without `is_final` a pod that makes do with less gets the last alternatives of its claims."""
+        """Guess devices on a row for claims of a pod. If the node lacks devices, the claims stay without.
+
+        A pod that makes a concession gets the last alternatives of its claims, unless `is_final`.
+        """
         wanted = claims if is_final else self.concessions.of(pod, claims)
         with self.guests.provided(pod, row) as are_some:
             found = self._solve_soon(pod, wanted, row)
@@ -194,7 +189,7 @@ class Ledger:
             self._settle(claim.metadata.uid)
 
     def _improve(self, pod: PodInfo, claims: Claims, row: int) -> None:
-        """All members have a node: give the claims of this one the earliest alternatives that the others leave."""
+        """When all members of a gang have nodes: give a member's claims the earliest alternatives left there."""
         own = [claim for claim in claims if self._entry(claim.metadata.uid).is_guess_of(pod.uid)]
         before = [self._entry(claim.metadata.uid).guess for claim in own]
         for claim in own:
@@ -208,9 +203,9 @@ class Ledger:
             self._settle(claim.metadata.uid)
 
     def _solve_soon(self, pod: PodInfo, claims: Claims, row: int) -> tuple[Allocation, ...] | None:
-        """As `solve`; with foresight only if there are not enough devices without.
+        """As `solve`. During a look ahead, devices that are free already are tried first.
 
-        Where much is about to come free, looking at once without would take long.
+        If more than _FEW_ENDING claims are about to come free, that first try is left out, because it would take long.
         """
         found = None
         if 0 < len(self._ending) <= _FEW_ENDING:
@@ -222,7 +217,7 @@ class Ledger:
         return found or self.solve(pod, claims, row)
 
     def solve(self, pod: PodInfo, claims: Claims, row: int) -> tuple[Allocation, ...] | None:
-        """What the node of a row has for claims of a pod without devices; None if that is too little, or takes long."""
+        """Devices on a row for a pod's claims without devices; None if there are too few, or the search takes long."""
         order, shared_on = self.orders.of(pod.scheduler_name), self.narrowings.of(pod, claims)
         try:
             return self.devices.allocate(self.devices.asked(claims), claims, row, order, shared_on).allocations
@@ -238,7 +233,7 @@ class Ledger:
         return entry
 
     def _settle(self, uid: str) -> None:
-        """Take what the claim has now, and no more."""
+        """Count exactly the devices as taken that the claim has now."""
         entry = self._entry(uid)
         entry.set_free(self._endings.is_free(entry))
         if entry.is_free:
@@ -257,9 +252,10 @@ class Ledger:
             del self._entries[uid]
 
     def learn(self, claim: model.ResourceClaim) -> None:
-        """The claim is, or was, as the API server says; older news than what is known changes nothing.
+        """Take in a state of a claim that the API server has sent, by the watch or in an answer to a write.
 
-        Nor does news of a claim whose end is known: an answer to a write may come after the watch.
+        A state that is older than the known one changes nothing. Nor does the state of a claim that is known to be
+        deleted: an answer may come later than the watch's news of the deletion.
         """
         stored = self._store.get(claim.metadata.name, claim.metadata.namespace)
         if stored is None or stored.metadata.uid != claim.metadata.uid:
@@ -297,7 +293,7 @@ class Ledger:
         return [each for each in self._lacking(pod) if is_made_for(pod, each)]
 
     def allocation(self, uid: str) -> Allocation | None:
-        """What a claim has."""
+        """The devices of the claim with this UID; None if it has none."""
         entry = self._entries.get(uid)
         return None if entry is None else entry.allocation
 
@@ -306,24 +302,24 @@ class Ledger:
         return self.allocation(uid) is not None
 
     def turn(self, uid: str) -> int:
-        """A number for the devices of a claim, which no others ever have; 0 without devices."""
+        """A number that is new each time a claim gets devices, and never occurs twice; 0 without devices."""
         entry = self._entries.get(uid)
         return 0 if entry is None or entry.allocation is None else entry.turn
 
     def consumers(self, uid: str) -> set[str]:
-        """The pods that use a claim: those that it is reserved for, and those that are placed."""
+        """The UIDs of the pods that use a claim: it is reserved for them, or they are placed with it."""
         entry = self._entries.get(uid)
         return set() if entry is None else entry.consumers.union(entry.reserved)
 
     def is_leaving(self, uid: str) -> bool:
-        """Whether what was written for a claim is being taken back."""
+        """Whether this process is taking back what it wrote to the claim."""
         entry = self._entries.get(uid)
         return entry is not None and entry.is_leaving
 
     async def has_seen(self, claims: Claims, seconds: float) -> bool:
-        """Wait, at most so many seconds, until the watch has shown the newest known states of claims; whether it has.
+        """Wait until the watch has shown the newest known states of claims; False if it has not after so many seconds.
 
-        Then it has shown everything that was written to any claim before.
+        The watch has then shown every earlier write to any claim, too.
         """
         newest = max((version_of(self.newest(claim)) for claim in claims), default=0)
         shown = asyncio.Event()
@@ -339,9 +335,9 @@ class Ledger:
     # On the way to a binding
 
     def reserve(self, pod: PodInfo, claims: Claims, row: int) -> dict[str, Allocation] | None:
-        """Make the choice for the claims of a placed pod firm, until `forget`; None if some have no devices.
+        """Make the choice for the claims of a placed pod firm, until `forget`; None if one of them has no devices.
 
-        By UID of the claim: what is to be written, if it is not yet.
+        Returns by the UID of each claim the devices that its status has or is to get.
         """
         if self.concessions.are_made_by(pod):
             self._improve(pod, claims, row)
@@ -359,7 +355,7 @@ class Ledger:
         return chosen
 
     def created(self, pod: PodInfo, uid: str, claim: model.ResourceClaim) -> None:
-        """A claim in memory of a pod is there now: what was chosen for it is the claim's."""
+        """A pod's claim in memory, with this UID, was created as `claim`, which takes over its devices."""
         before, after = self._entry(uid), self._entry(claim.metadata.uid)
         after.firm, after.guess = before.firm, before.guess
         after.holders |= before.holders
@@ -373,19 +369,19 @@ class Ledger:
             self._pods[pod.uid] = tuple([claim.metadata.uid if each == uid else each for each in self._pods[pod.uid]])
 
     def forget(self, pod: PodInfo, uids: tuple[str, ...]) -> None:
-        """The pod will not write its choice any more, or has."""
+        """End what `reserve` began: the pod has written its choice, or will not write it."""
         self._endings.pending(pod.uid)
         for uid in uids:
             entry = self._entry(uid)
             entry.holders.discard(pod.uid)
             if not entry.holders:
                 entry.firm = None
-                if not entry.consumers:  # the pod was placed before the claim came
+                if not entry.consumers:  # the pod was placed before its claim was created
                     entry.guess = None
             self._settle(uid)
 
     def leaving(self, uid: str, is_leaving: bool) -> None:
-        """What was written is being taken back, or is no more: meanwhile no pod gets the claim."""
+        """This process begins or ends to take back what it wrote to a claim; meanwhile no pod may use the claim."""
         self._entry(uid).is_leaving = is_leaving
         self._settle(uid)
         self.devices.changes.note_all()
@@ -394,6 +390,5 @@ class Ledger:
 def ledger(handle: Handle) -> Ledger:
     """The ledger of the cluster."""
     found = handle.state.tracker(Ledger, handle.state)
-    found.nodes = lambda: handle.nodes
     found.guests.nominated = handle.nominated
     return found

@@ -19,7 +19,7 @@ from gangline_plugins.dynamic_resources.ledger import Ledger
 
 
 class Needs:
-    """Reads what pods need now."""
+    """Works out what pods need of a node, by the present claims and classes."""
 
     def __init__(self, handle: Handle, ledger: Ledger) -> None:
         self._handle = handle
@@ -28,7 +28,7 @@ class Needs:
 
     def of(self, pod: PodInfo) -> Need | str:
         """What the pod needs, or why it cannot be placed anywhere now."""
-        is_single = self._handle.group_of(pod) is None  # a group may have a priority of its own, as its victims may
+        is_single = self._handle.group_of(pod) is None  # the priority of a group may differ from its pods'
         need = Need([], [], priority=pod.priority if is_single else None)
         try:
             for claim in self._ledger.claims.of(pod):
@@ -46,7 +46,7 @@ class Needs:
         return need
 
     def _read(self, pod: PodInfo, claim: model.ResourceClaim, is_single: bool, need: Need) -> str:
-        """Add a claim to what the pod needs; answers why the pod cannot use the claim, or "". Raises ClaimProblem."""
+        """Add a claim to the need of a pod; returns why the pod cannot use the claim, or "". Raises ClaimProblem."""
         newest = self._ledger.newest(claim)
         uid = claim.metadata.uid
         if lacks_admin_access(claim, self._namespaces.get(claim.metadata.namespace)):
@@ -64,18 +64,19 @@ class Needs:
 def is_full(ledger: Ledger, pod: PodInfo, claim: model.ResourceClaim) -> bool:
     """Whether a claim has so many consumers that it cannot be reserved for the pod. Raises ClaimProblem."""
     consumer = ledger.references.of(pod, claim).uid
-    reserved = {each.uid for each in claim.status.reserved_for}
     if consumer != pod.uid:
-        return len(reserved - {consumer}) >= MOST_CONSUMERS
-    return len(ledger.consumers(claim.metadata.uid) - {pod.uid}) >= MOST_CONSUMERS
+        return len({each.uid for each in claim.status.reserved_for} - {consumer}) >= MOST_CONSUMERS
+    consumers = ledger.consumers(claim.metadata.uid)
+    return len(consumers) - (pod.uid in consumers) >= MOST_CONSUMERS
 
 
 def left_for_pod(
     ledger: Ledger, pod: PodInfo, waiting: frozenset[str], is_lost: Callable[[model.ResourceClaim], bool]
 ) -> Claims:
-    """The claims of a pod without a node whose devices are on certain nodes, or do not become ready.
+    """The claims of a pod without a node whose devices may keep the pod from its nodes, and which can give them back.
 
-    And that none uses but those `waiting`, the UIDs of the members without a node.
+    The devices of such a claim are on certain nodes only, or will not become ready (`is_lost`). Only pods in `waiting`,
+    the UIDs of the gang's members without a node, use the claim.
     """
     return [
         claim

@@ -11,7 +11,7 @@ from gangline_plugins.dynamic_resources.written import Written
 
 
 class Offering:
-    """Tells the devices of a cluster, and who knows what is written to claims, of slices and classes."""
+    """Passes slices and classes on to the devices of a cluster, and slices to the records of claims and taints."""
 
     def __init__(self, state: State, devices: Devices, written: Written) -> None:
         self._state = state
@@ -28,7 +28,7 @@ class Offering:
         self._slices.slice_changed(old, new)
 
     def _shown(self, old: model.ResourceSlice | None, new: model.ResourceSlice | None) -> None:
-        """A slice has changed, or rules that taint devices of it."""
+        """A slice has changed, or a DeviceTaintRule that concerns its devices has."""
         self._devices.slice_changed(old, new)
         self.tainted.slice_changed(old, new)
 
@@ -42,7 +42,7 @@ class Offering:
 
 
 class _ReadLists:
-    """Attributes may be lists, as long as a profile says so."""
+    """Lets attributes be lists, until the last configuration that wants this ends."""
 
     def __init__(self, state: State, devices: Devices) -> None:
         state.at_end(lambda: devices.read_lists(False))
@@ -50,7 +50,7 @@ class _ReadLists:
 
 
 class _HeededTaintRules:
-    """Tells the slices of the rules that there are, as long as a profile heeds them."""
+    """Applies the DeviceTaintRules to the slices, until the last configuration that heeds rules ends."""
 
     def __init__(self, state: State, slices: TaintedSlices) -> None:
         state.at_end(slices.forget_rules)

@@ -16,7 +16,7 @@ class AllocationOrders:
 
     def __init__(self) -> None:
         self._orders: dict[str, list[Order]] = {}
-        """By profile, one entry per configuration; the last one is in use, or is about to be."""
+        """The orders of each profile, one for each of its configurations; the last one is in use, or is about to be."""
 
     def add(self, profile: str, order: Order, state: State) -> None:
         """Add a profile until the configuration of its plugin ends."""

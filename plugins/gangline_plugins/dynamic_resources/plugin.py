@@ -57,12 +57,7 @@ from gangline_plugins.dynamic_resources.binding import (
     ClaimBinding,
     ReservedClaims,
 )
-from gangline_plugins.dynamic_resources.claims import (
-    ClaimProblem,
-    Claims,
-    names_of,
-    uses_claims,
-)
+from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, names_of, uses_claims
 from gangline_plugins.dynamic_resources.extended import is_extended, pod_of
 from gangline_plugins.dynamic_resources.giving_back import DROPPED, GIVEN_BACK, GivingBack
 from gangline_plugins.dynamic_resources.judging import ELSEWHERE, FIRST_ERROR, OTHERS_HAVE, Judge, Need
@@ -73,6 +68,7 @@ from gangline_plugins.dynamic_resources.preferring import has_alternatives, most
 from gangline_plugins.dynamic_resources.readiness import Readiness
 from gangline_plugins.dynamic_resources.referring import POD_GROUPS, say_unless_served
 from gangline_plugins.dynamic_resources.sharing import SharedClaims
+from gangline_plugins.dynamic_resources.two_masters import TwoMasters
 
 _UNHELPED = "no new claims to deallocate"
 
@@ -121,6 +117,7 @@ class DynamicResources:
         self._shared = SharedClaims(self._ledger, self._needs, self._order)
         self._ledger.orders.add(handle.profile, args.allocation_order, handle.state)
         self._filter_timeout = float(args.filter_timeout)
+        TwoMasters(handle)
         self.reads_own = (self._devices.changes,)
 
     @hookimpl
@@ -361,6 +358,12 @@ class DynamicResources:
             return unschedulable(IN_USE) if any(is_full(self._ledger, pod, each) for each in claims) else None
         except ClaimProblem as problem:
             return unschedulable(str(problem))
+
+    @hookimpl
+    def reserve_all(self, pods: Sequence[PodInfo]) -> Status | None:
+        """Nothing is to be done for pods without claims."""
+        one_of_each = {pod.cls: pod for pod in pods}
+        return None if any(map(self._concerns, one_of_each.values())) else SKIP
 
     @hookimpl
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from gangline import ScoreColumn, model
+from gangline.dra.weighing import Chosen
 
 MOST_ALTERNATIVES = 8
 """Alternatives of one request; the API takes no more."""
@@ -16,20 +17,28 @@ def has_alternatives(claims: Iterable[model.ResourceClaim]) -> bool:
 
 
 def most(claims: Iterable[model.ResourceClaim]) -> int:
-    """The best that `preference` can say of the claims together."""
+    """The highest sum of `preference` that these claims could have."""
     requests = [request for claim in claims for request in claim.spec.devices.requests if request.first_available]
     return MOST_ALTERNATIVES * len(requests)
 
 
 def thrift(losses: ScoreColumn) -> ScoreColumn:
-    """1 where nothing is lost, and less the more is; above 0."""
+    """1 for a loss of 0, and lower for higher losses, but always above 0."""
     found: ScoreColumn = 1.0 / (1.0 + losses)
     return found
 
 
 def preference(claim: model.ResourceClaim, allocation: model.ResourceClaimAllocation) -> float:
-    """For each request with alternatives, more the earlier the alternative stands that was allocated; the sum."""
-    chosen = {each.request for each in allocation.devices.results}
+    """The sum over requests with alternatives: the earlier in its list the allocated alternative stands, the more."""
+    return _preference(claim, {each.request for each in allocation.devices.results})
+
+
+def preferences(claims: Iterable[model.ResourceClaim], chosen: Chosen) -> float:
+    """The sum of `preference` over claims, each of which gets its alternatives among these."""
+    return sum(_preference(claim, {name for of, name in chosen if of == number}) for number, claim in enumerate(claims))
+
+
+def _preference(claim: model.ResourceClaim, chosen: Set[str]) -> float:
     total = 0.0
     for request in claim.spec.devices.requests:
         for place, alternative in enumerate(request.first_available[:MOST_ALTERNATIVES]):
@@ -37,15 +46,3 @@ def preference(claim: model.ResourceClaim, allocation: model.ResourceClaimAlloca
                 total += MOST_ALTERNATIVES - place
                 break
     return total
-
-
-def preferences(claims: Iterable[model.ResourceClaim], allocations: Iterable[model.ResourceClaimAllocation]) -> float:
-    """The sum of `preference` over claims and what each of them has."""
-    return sum(preference(claim, each) for claim, each in zip(claims, allocations, strict=True))
-
-
-def chosen(allocations: Iterable[model.ResourceClaimAllocation]) -> frozenset[tuple[int, str]]:
-    """Which requests and alternatives have devices: the number of the claim, and the name."""
-    return frozenset(
-        (number, result.request) for number, each in enumerate(allocations) for result in each.devices.results
-    )

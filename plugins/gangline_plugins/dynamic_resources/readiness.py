@@ -18,7 +18,7 @@ class Readiness:
 
     def __init__(self, handle: Handle, timeout: float) -> None:
         self.timeout = timeout
-        """Seconds."""
+        """Seconds from the allocation in which all devices have to become ready."""
         self._clock = handle.clock
 
     def problem(self, claim: model.ResourceClaim) -> str:
@@ -29,7 +29,7 @@ class Readiness:
         return self.late(claim) if self._has_timed_out(claim) and not is_ready(claim) else ""
 
     def late(self, claim: model.ResourceClaim) -> str:
-        """What is said of a claim whose devices did not become ready in time."""
+        """The message for a claim whose devices did not become ready in time."""
         return f"claim {claim.metadata.name} binding timeout"
 
     def _has_timed_out(self, claim: model.ResourceClaim) -> bool:
@@ -39,7 +39,7 @@ class Readiness:
         try:
             return self._clock.now() >= moments.moment(allocation.allocation_timestamp) + self.timeout
         except ValueError:
-            return False  # a binding still waits no longer than the timeout
+            return False  # no readable time: never late here, but a binding waits no longer than the timeout
 
 
 def is_ready(claim: model.ResourceClaim) -> bool:

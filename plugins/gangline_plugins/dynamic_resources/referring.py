@@ -1,7 +1,10 @@
-"""For whom a claim is reserved: for a pod, or behind DRAWorkloadResourceClaims for the PodGroup of Kubernetes it is in.
+"""The consumer for which a claim is reserved: the pod, or the Kubernetes PodGroup that the pod is in.
 
-A claim is the group's if an entry of spec.resourceClaims of the PodGroup equals the pod's entry. Such a claim keeps its
-devices until the PodGroup is deleted: kube-controller-manager takes them back then, whatever has become of the pods.
+PodGroups are consumers only with the feature gate DRAWorkloadResourceClaims.
+
+A claim belongs to a PodGroup if an entry of spec.resourceClaims of the PodGroup equals the pod's entry. Such a claim
+keeps its devices until the PodGroup is deleted: kube-controller-manager takes them back then, whatever has become of
+the pods.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from gangline import Changes, Client, PodInfo, State, model, resources
 from gangline_plugins.dynamic_resources.claims import GROUP_API, ClaimProblem
 
 POD_GROUPS = (resources.POD_GROUPS_V1BETA1, resources.POD_GROUPS_V1ALPHA2)
-"""The API server has one of the two."""
+"""The versions of PodGroups; an API server serves one of them, or none."""
 _PLURAL = "podgroups"
 _MOST_ENTRIES = 4
 """Claims of one PodGroup; the API takes no more."""
@@ -24,10 +27,10 @@ Reference = model.ResourceClaimConsumerReference
 
 
 class References:
-    """What status.reservedFor of claims says, or is to say, for pods."""
+    """Finds and makes the entries in status.reservedFor of claims that stand for pods."""
 
     def __init__(self, state: State, changes: Changes) -> None:
-        """`changes` is told when PodGroups begin to count, or count no more."""
+        """All rows are noted in `changes` when PodGroups begin or cease to count."""
         self._state = state
         self._changes = changes
         self.has_groups = False
@@ -47,7 +50,7 @@ class References:
         return pod.group if self.has_groups else ""
 
     def of(self, pod: PodInfo, claim: model.ResourceClaim) -> Reference:
-        """For whom the claim has to be reserved so that the pod may use it. Raises ClaimProblem: no PodGroup."""
+        """The consumer for which the pod's claim has to be reserved. Raises ClaimProblem if the PodGroup is missing."""
         own = Reference(resource="pods", name=pod.name, uid=pod.uid)
         name = self.group_of(pod)
         if not name:
@@ -84,7 +87,7 @@ async def say_unless_served(client: Client) -> None:
 
 
 class _HeededGroups:
-    """Claims may be those of PodGroups, as long as a profile says so."""
+    """Lets claims belong to PodGroups, until the last configuration that wants this ends."""
 
     def __init__(self, state: State, set_groups: Callable[[bool], None]) -> None:
         state.at_end(lambda: set_groups(False))
@@ -92,6 +95,6 @@ class _HeededGroups:
 
 
 def _entry_of(pod: PodInfo, claim: str) -> model.PodResourceClaim | None:
-    """The entry of a pod that means a claim."""
+    """The entry in a pod's spec.resourceClaims that stands for the claim of this name; None if there is none."""
     entries = pod.cls.spec.resource_claims
     return next((each for each in entries if claim in (each.resource_claim_name, pod.claims.get(each.name))), None)

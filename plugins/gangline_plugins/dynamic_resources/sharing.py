@@ -19,9 +19,9 @@ from gangline_plugins.dynamic_resources.needing import Needs
 from gangline_plugins.dynamic_resources.orders import BEST, Order
 
 _MOST_SETS = 64
-"""Sets of nodes that are offered for one placement; the framework tries no more."""
+"""At most this many sets of nodes are offered for one placement; the framework tries no more."""
 _MOST_ALL = 1024
-"""Sets of nodes that are compared."""
+"""At most this many sets of nodes are compared."""
 
 
 class SharedClaims:
@@ -35,8 +35,8 @@ class SharedClaims:
     def parts(self, attempt: GroupAttempt, placement: Placement, nodes: NodeView) -> Iterator[Rows] | None:
         """The sets of nodes of a placement that hold the gang; None if its members share no claim without devices.
 
-        In the order `best` the set with the least room comes first, in kube-scheduler's the one whose device does.
-        Sets without room for the whole gang come last.
+        In the order `best`, sets with less room come first; in the order of kube-scheduler, sets whose device comes
+        first. Sets without room for the whole gang come last.
         """
         claims = self._lacking(attempt)
         return self._tried(attempt, claims, placement.rows, nodes) if claims else None
@@ -71,7 +71,7 @@ class SharedClaims:
                 sets, alone = devices.reached(devices.asked([claim]), nodes.at(rows))
             except (InvalidObject, DeadlineExceeded):
                 return []
-            single = np.flatnonzero(alone & (room >= attempt.fewest))  # there the filters have found enough devices
+            single = np.flatnonzero(alone & (room >= attempt.fewest))  # the filters have found devices there
             if self._order == BEST:
                 single = single[np.argsort(room[single], kind="stable")]
             of_one = [np.arange(len(rows)) == number for number in single[:_MOST_SETS].tolist()]

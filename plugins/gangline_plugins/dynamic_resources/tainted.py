@@ -18,26 +18,26 @@ Pool = tuple[str, str]
 
 
 class TaintedDevices:
-    """Follows slices, and knows these devices. Slices of an older generation of their pool do not count."""
+    """Lists the devices with such taints in all slices but those of an older generation of their pool."""
 
     def __init__(self) -> None:
         self._slices: defaultdict[Pool, dict[str, dict[DeviceId, Taints]]] = defaultdict(dict)
-        """By pool and name of a slice, if a device of it has such a taint: these devices."""
+        """The devices with such taints, by pool and by the name of their slice."""
         self._number: Counter[DeviceId] = Counter()
         """In how many slices a device has such a taint."""
         self._generations: defaultdict[Pool, dict[str, int]] = defaultdict(dict)
-        """By pool and name of a slice."""
+        """The generation of each slice, by pool and by the name of the slice."""
         self._listeners: list[Callable[[], None]] = []
 
     def follow(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call the listener after each change of such taints; returns what ends that."""
+        """Call the listener after each change of such taints; returns a function that ends this."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def slice_changed(self, old: model.ResourceSlice | None, new: model.ResourceSlice | None) -> None:
-        """A slice came (no `old`), changed, or went (no `new`).
+        """A slice was added (`old` is None), has changed, or was deleted (`new` is None).
 
-        A slice of another generation may end, or begin, that the other slices of its pool count.
+        A slice of a newer generation makes the older slices of its pool count no more; without it they count again.
         """
         pools = {_pool(each) for each in (old, new) if each is not None}
         before = {pool: self._counting(pool) for pool in pools}

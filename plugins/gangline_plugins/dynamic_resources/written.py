@@ -1,4 +1,4 @@
-"""What the watch has shown of allocations, and which of two claims keeps a device that both have.
+"""The allocations that the watch has shown, and which of two claims keeps a device that both have.
 
 The API server does not compare claims, so two schedulers may give one device to two of them. The watch shows the writes
 to all claims in one order, the same to everybody. The allocation that was written first stays. A scheduler waits until
@@ -44,15 +44,15 @@ class Written:
         self._nodes = nodes
         self._shown: dict[str, _Shown] = {}
         self._having: defaultdict[PoolId, dict[DeviceId, set[str]]] = defaultdict(dict)
-        """By pool and device: the UIDs of the claims that have it, or a share of it."""
+        """By pool and device: the UIDs of the claims that have the device, or a share of it."""
         self._slices: defaultdict[PoolId, dict[str, model.ResourceSlice]] = defaultdict(dict)
-        """By pool and name."""
+        """The slices of each pool, by name."""
         store.subscribe(self)
 
     # The store
 
     def on_upsert(self, claim: model.ResourceClaim) -> None:
-        """A claim came or has changed."""
+        """A claim was added or has changed."""
         uid = claim.metadata.uid
         before = self._shown.get(uid)
         if claim.status.allocation is None:
@@ -80,7 +80,7 @@ class Written:
                 del self._having[device[:2]]
 
     def slice_changed(self, old: model.ResourceSlice | None, new: model.ResourceSlice | None) -> None:
-        """A slice came (no `old`), changed, or went (no `new`)."""
+        """A slice was added (`old` is None), has changed, or was deleted (`new` is None)."""
         if old is not None:
             pool = _pool_of(old)
             del self._slices[pool][old.metadata.name]
@@ -92,9 +92,10 @@ class Written:
     # Questions
 
     def first(self, uid: str, version: int) -> model.ResourceClaim | None:
-        """Another claim that keeps devices which the claim has too; None if the claim keeps all of its devices.
+        """A claim that was first to get devices of the claim `uid`; None if the claim keeps all of its devices.
 
-        Its allocation was written at `version`; 0 if another process wrote it. All changes up to that are in the store.
+        `version` is the resourceVersion at which this process wrote the claim's allocation; 0 if another process wrote
+        it. The store must have all changes up to that version.
         """
         mine = self._shown.get(uid)
         if mine is None:

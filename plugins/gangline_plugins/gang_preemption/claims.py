@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline import DeadlineExceeded, Handle, InvalidObject, PodInfo
-from gangline.dra.live import Asked
+from gangline.dra.asked import Asked
 from gangline.dra.supply import Supply
 from gangline_plugins.dynamic_resources.claims import uses_claims
 from gangline_plugins.dynamic_resources.ledger import Ledger, ledger

@@ -72,7 +72,7 @@ class GangDemand:
             claimed_devices(handle, firsts, [*occupants.pods, *occupants.leaving], self.size),
         )
         self._devices = [devices for devices in found if devices is not None]
-        """What claims hand out; requests do not show that."""
+        """The devices that claims hand out, which requests do not show."""
         self.free = np.vstack([self.free, *(devices.free for devices in self._devices)])
         for guest, row in _guests(handle, attempt):
             self.free[:, row] -= self._asked(guest)

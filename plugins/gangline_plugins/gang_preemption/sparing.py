@@ -35,7 +35,7 @@ class Sparing:
         self._now = handle.clock.now()
         self._namespaces = handle.state.store(resources.NAMESPACES)
         self._may: dict[str, bool] = {}
-        """By namespace."""
+        """Whether a namespace allows minimum runtimes, by the namespace."""
 
     def is_spared(self, pod: PodInfo) -> bool:
         """Whether the pod is younger than its minimum runtime; a pod that has not started has the age 0."""

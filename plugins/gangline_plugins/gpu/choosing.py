@@ -60,6 +60,7 @@ class Choices:
 
     def __init__(self, links: LinkClass, count: int, rule: Rule) -> None:
         size = 1 << links.present.bit_length()
+        self._all = links.present
         self._present = np.uint32(links.present)
         self._among = device_sets(links, count)
         self._quality = _quality(self._among, rule)
@@ -73,10 +74,12 @@ class Choices:
 
     def choose(self, mask: int) -> int:
         """The best set within a mask of free devices, as a mask; 0 if there is none."""
-        mask &= int(self._present)
-        if self._sets[mask] == _UNKNOWN:
+        mask &= self._all
+        found: int = self._sets.item(mask)
+        if found == _UNKNOWN:
             self._work_out(np.array([mask], dtype=np.uint32))
-        return int(self._sets[mask])
+            found = self._sets.item(mask)
+        return found
 
     def look_up(self, masks: Masks) -> tuple[Masks, Floats, Floats]:
         """For each mask of free devices the best set, its GB/s, and how whole it leaves the other devices. A mask that
@@ -116,6 +119,16 @@ class Choices:
         self._kept[masks] = 1.0 - np.clip(cut / self._total, 0.0, 1.0)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Last:
+    """The table that was asked for last, and by what."""
+
+    links: LinkClass
+    count: int
+    rule: Rule
+    table: Choices
+
+
 class ChoiceTables:
     """The tables in use, each made on first use, for all link classes of `classes`."""
 
@@ -123,6 +136,7 @@ class ChoiceTables:
         self._classes = classes
         self._tables: BoundedCache[tuple[LinkClass, int, Rule], Choices] = BoundedCache(_TABLES_BYTES, _size)
         self._joint: BoundedCache[tuple[int, Rule], _Joint] = BoundedCache(_JOINT_BYTES, _size)
+        self._last: _Last | None = None
         self._seen = 0
         self._speeds: Matrix = np.zeros(0)
         """The speeds of all links of the known classes, each once."""
@@ -130,11 +144,14 @@ class ChoiceTables:
     def of(self, links: LinkClass, count: int, rule: Rule) -> Choices:
         """The table of a link class for `count` devices."""
         count = min(count, MOST_DEVICES + 1)
-        rule = _in_steps(rule, links.gbps)
-        key = (links, count, rule)
+        last = self._last
+        if last is not None and last.links is links and last.count == count and last.rule is rule:
+            return last.table  # mostly: the members of a gang go to like nodes
+        key = (links, count, _in_steps(rule, links.gbps))
         found = self._tables.get(key)
         if found is None:
-            found = self._tables.put(key, Choices(links, count, rule))
+            found = self._tables.put(key, Choices(links, count, key[-1]))
+        self._last = _Last(links, count, rule, found)
         return found
 
     def look_up(self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule) -> BestSets:

@@ -6,7 +6,8 @@ A claim that names a DeviceClass gets no devices here: a ResourceClaim carries i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -42,10 +43,11 @@ from gangline_plugins.gpu.claim_status import ClaimStatuses
 from gangline_plugins.gpu.counting import count
 from gangline_plugins.gpu.decision_metrics import DecisionMetrics
 from gangline_plugins.gpu.devices import DeviceTable, device_table
-from gangline_plugins.gpu.feasibility import REASONS, DeviceLimits, Feasibility
+from gangline_plugins.gpu.feasibility import DeviceLimits, Feasibility
 from gangline_plugins.gpu.hardware import heartbeat, says_the_same
 from gangline_plugins.gpu.illness import Illness
 from gangline_plugins.gpu.late_statuses import LateStatuses
+from gangline_plugins.gpu.reasons import REASONS
 from gangline_plugins.gpu.upkeep import TEMPLATES, Upkeep
 from gangline_plugins.gpu.wants import (
     DISAGREES,
@@ -147,6 +149,19 @@ class GpuClaim:
         """Find nodes whose last report is too old, and forget the devices that the pod got at an earlier attempt."""
         self._feasibility.look(self._handle.clock.now())
         self._table.forget(pod.uid)
+        self._tell_of_begin(pod)
+
+    @hookimpl
+    def pre_cycle_all(self, pods: Sequence[PodInfo]) -> None:
+        """As `pre_cycle` for each."""
+        self._feasibility.look(self._handle.clock.now())
+        for pod in pods:
+            self._table.forget(pod.uid)
+            if pod.annotations:
+                self._tell_of_begin(pod)
+
+    def _tell_of_begin(self, pod: PodInfo) -> None:
+        """Set the status of a claim that has none yet."""
         if (
             custom_resources.CLAIM in pod.annotations
             and not pod.is_anew  # a standby rehearses with such a pod, and writes nothing
@@ -159,6 +174,11 @@ class GpuClaim:
     def identity(self, pod: PodInfo) -> Hashable:
         """The want of the pod's claim or map; None without both, because then the requests decide."""
         return None if _DECIDING.isdisjoint(pod.annotations) else (self._want(pod),)
+
+    @hookimpl
+    def identity_all(self, pods: Sequence[PodInfo]) -> Sequence[Hashable] | None:
+        """As `identity` for each."""
+        return list(map(self.identity, pods)) if any([pod.annotations for pod in pods]) else None
 
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
@@ -244,10 +264,37 @@ class GpuClaim:
         cycle.annotations.update(allocation.annotations)
         cycle.write(RESERVED, allocation)
         self._decisions.count(want, allocation, self._table.links(allocation.row))
-        self._statuses.tell(pod, "Reserved", node, allocation)
+        if pod.annotations:  # else it has no claim
+            self._statuses.tell(pod, "Reserved", node, allocation)
         if want.exclusivity == "MIG" and not want.implicit:
             self._warn_of_late_claim(pod)
         return None
+
+    @hookimpl
+    def reserve_all(
+        self, cycles: Sequence[Cycle], pods: Sequence[PodInfo], nodes: Sequence[str]
+    ) -> Callable[[], None] | None:
+        """As `reserve` for pods without a claim. A pod that lacks devices is left to `reserve`."""
+        known, row_of = self._table.columns.known, self._handle.nodes.row_of
+        found: list[tuple[Cycle, str, Want]] = []
+        for cycle, pod, node in zip(cycles, pods, nodes, strict=True):
+            want = cycle.get(WANT)
+            if custom_resources.CLAIM in pod.annotations:
+                return None
+            if want is None:
+                continue
+            if self._table.allocation(pod.uid) is not None:
+                found.append((cycle, pod.uid, want))
+            elif not want.implicit or (row := row_of(node)) is None or known[row]:
+                return None
+        return partial(self._reserve_found, found)
+
+    def _reserve_found(self, found: Sequence[tuple[Cycle, str, Want]]) -> None:
+        reserved = self._table.reserve_all([uid for _, uid, _ in found])
+        for (cycle, _, _), (allocation, _) in zip(found, reserved, strict=True):
+            cycle.annotations.update(allocation.annotations)
+            cycle.write(RESERVED, allocation)
+        self._decisions.count_all([want for _, _, want in found], reserved)
 
     @hookimpl
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:

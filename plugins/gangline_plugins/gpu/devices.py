@@ -23,8 +23,8 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from gangline import PodInfo, State, custom_resources, resources
@@ -35,7 +35,9 @@ from gangline_plugins.gpu.believing import AT_ONCE, Beliefs
 from gangline_plugins.gpu.choosing import ChoiceTables
 from gangline_plugins.gpu.columns import Columns
 from gangline_plugins.gpu.late_claims import LateClaims
+from gangline_plugins.gpu.like_nodes import WholeDevices
 from gangline_plugins.gpu.links import LinkClass, LinkClasses, mask_of
+from gangline_plugins.gpu.making_way import MakingWay
 from gangline_plugins.gpu.node_devices import NodeDevices
 from gangline_plugins.gpu.node_reports import NodeReports
 from gangline_plugins.gpu.publishing import Publisher
@@ -69,6 +71,7 @@ class DeviceTable:
         """By UID: the firm allocations of pods that do not carry them in an annotation yet. They survive trial
         removals.
         """
+        self._making_way = MakingWay(self._allocations, self._hold, self.wants, self.tables)
         self._late = LateClaims(self._count_anew)
         self.reports.follow()
         state.store(resources.GPU_CLAIMS).subscribe(self._late)
@@ -89,9 +92,9 @@ class DeviceTable:
         node = self._nodes.get(row)
         return node.choose(want, row, self.tables) if node is not None else None
 
-    def avoid(self, row: int, ids: Iterable[int]) -> None:
-        """From now on choose these devices of a node last: they failed lately."""
-        self.node_at(row).avoided = mask_of(ids)
+    def avoid(self, profile: str, row: int, ids: Iterable[int]) -> None:
+        """From now on choose these devices of a node last for pods of a profile: they failed lately."""
+        self.node_at(row).avoided[profile] = mask_of(ids)
 
     def problem(self, row: int) -> str:
         """Why the report of a node cannot be used; "" if it can be used or there is none."""
@@ -148,6 +151,22 @@ class DeviceTable:
             self._keep(uid, found)
         return found
 
+    def reserve_all(self, uids: Iterable[str]) -> list[tuple[Allocation, LinkClass | None]]:
+        """As `reserve` for placed pods that have devices, with the links of each node."""
+        allocations, reserved, nodes, found = self._allocations, self._reserved, self._nodes, []
+        for uid in uids:
+            allocation = allocations[uid]
+            if not allocation.is_firm:
+                allocation = allocations[uid] = allocation.firm()
+            if uid in reserved:
+                reserved.move_to_end(uid)
+            reserved[uid] = allocation
+            hardware = nodes[allocation.row].hardware
+            found.append((allocation, None if hardware is None else hardware.links))
+        while len(reserved) > REMEMBERED:
+            reserved.popitem(last=False)
+        return found
+
     def _keep(self, uid: str, allocation: Allocation) -> None:
         self._reserved[uid] = allocation
         self._reserved.move_to_end(uid)
@@ -182,7 +201,7 @@ class DeviceTable:
         self._release(pod.uid, node)
         moved = node.charged(Allocation(found.row, chosen, node.uuids(chosen)), want)
         fits = len(chosen) == len(found.ids) and node.fits(moved)
-        moved = replace(moved, is_firm=found.is_firm)
+        moved = msgspec.structs.replace(moved, is_firm=found.is_firm)
         self._hold(pod.uid, node, moved if fits else found)
         if fits and pod.uid in self._reserved:
             self._keep(pod.uid, moved)
@@ -198,27 +217,65 @@ class DeviceTable:
 
     def add(self, pod: PodInfo, row: int) -> None:
         """The pod is on row now."""
+        node = self._count(pod, row)
+        if node is not None:
+            self._publisher.taken(row, node)
+
+    def add_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> None:
+        """These pods of one class are on these rows now: as `add` for one after the other, or none of them is."""
+        try:
+            counted = self._count_all(pods, rows)
+            self._publisher.all_taken([(row, node) for row, node in counted if node is not None])
+        except BaseException:
+            for pod, row in zip(reversed(pods), reversed(rows), strict=True):
+                self.remove(pod, row)  # which ignores those that were not counted yet
+            raise
+
+    def _count_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> list[tuple[int, NodeDevices | None]]:
+        """As `_count` for one after the other, with each row."""
+        want, counted = self.wants.of(pods[0]), list[tuple[int, NodeDevices | None]]()
+        if not isinstance(want, Want) or want.exclusivity != "Exclusive":
+            return [(row, self._count(pod, row)) for pod, row in zip(pods, rows, strict=True)]
+        whole, is_plain = WholeDevices(want, self.tables, pods[0].scheduler_name), not pods[0].annotations
+        before, reserved, allocations, nodes = self._before, self._reserved, self._allocations, self._nodes
+        for pod, row in zip(pods, rows, strict=True):
+            uid, node, taken = pod.uid, nodes.get(row), None
+            is_new = uid not in before and uid not in reserved and uid not in allocations
+            if node is not None and is_new and ((is_plain and not pod.annotations) or self._wants(pod, want)):
+                taken = whole.take(uid, node, row)
+            if node is None or taken is None:
+                node = self._count(pod, row)
+            else:
+                allocations[uid], node.pods[uid] = taken, pod
+            counted.append((row, node))
+        return counted
+
+    def _wants(self, pod: PodInfo, want: Want) -> bool:
+        """Whether a pod that has no devices in its annotations has this want."""
+        return custom_resources.ALLOCATED not in pod.annotations and self.wants.of(pod) is want
+
+    def _count(self, pod: PodInfo, row: int) -> NodeDevices | None:
+        """Count the devices of a pod that is on row now; returns the node if other devices are in use there now."""
         before = self._before.get(pod.uid)
         if before is not None and before.row == row and before.pod() is pod and before.state == self.node_at(row).state:
-            self._put_back(pod, before)
-            return
+            return self._put_back(pod, before)
         text = pod.annotations.get(custom_resources.ALLOCATED)
         want = self.wants.of(pod)
         if isinstance(want, WantProblem):
             if text is None:
-                return
+                return None
             self._late.wait(pod)
         if text is None and want is None:
-            return
+            return None
         node = self.node_at(row)
         node.pods[pod.uid] = pod
         allocation = self._allocate(pod, want, text, row, node)
         if allocation is None:
-            return
+            return None
         self._hold(pod.uid, node, allocation)
         if allocation.is_firm:
-            self._make_way(allocation, pod.uid, node, row)
-        self._publisher.taken(row, node)
+            self._making_way.make(pod.uid, allocation, node, row)
+        return node
 
     def remove(self, pod: PodInfo, row: int) -> None:
         """The pod is no longer on row."""
@@ -226,22 +283,27 @@ class DeviceTable:
         if node is None or node.pods.pop(pod.uid, None) is None:
             return
         self._late.forget(pod)
+        guesses = self._making_way.leave(pod.uid, node)
         released = self._release(pod.uid, node)
-        self._before[pod.uid] = Before(weakref.ref(pod), row, released, node.state)
+        self._making_way.put_back(guesses, node)
+        self._before[pod.uid] = Before(weakref.ref(pod), row, released, node.state, bool(guesses))
         if len(self._before) > REMEMBERED:
             self._before.popitem(last=False)
         if released is not None:
             self._publisher.taken(row, node)
 
-    def _put_back(self, pod: PodInfo, before: Before) -> None:
-        """Undo the removal: the pod gets the devices that it had, even if its claim has changed since."""
+    def _put_back(self, pod: PodInfo, before: Before) -> NodeDevices | None:
+        """Undo the removal: the pod gets the devices that it had, even if its claim has changed since; as `_count`."""
         node = self.node_at(before.row)
         node.pods[pod.uid] = pod
         if custom_resources.ALLOCATED in pod.annotations and isinstance(self.wants.of(pod), WantProblem):
             self._late.wait(pod)
-        if before.allocation is not None:
-            self._hold(pod.uid, node, before.allocation)
-            self._publisher.taken(before.row, node)
+        if before.allocation is None:
+            return None
+        self._hold(pod.uid, node, before.allocation)
+        if before.gave_way:
+            self._making_way.make(pod.uid, before.allocation, node, before.row)
+        return node
 
     def _count_anew(self, pod: PodInfo) -> None:
         if pod.row >= 0:
@@ -310,19 +372,8 @@ class DeviceTable:
                 return before.allocation
         if not isinstance(want, Want):
             return None
-        return node.choose(want, row, self.tables) or (node.choose_anyway(want, row) if pod.node_name else None)
-
-    def _make_way(self, allocation: Allocation, uid: str, node: NodeDevices, row: int) -> None:
-        """Move pods with guessed devices off the devices that a pod turns out to have."""
-        for other_uid, other in list(node.pods.items()):
-            guess = self._allocations.get(other_uid)
-            want = self.wants.of(other)
-            if other_uid == uid or guess is None or guess.is_firm or not isinstance(want, Want):
-                continue
-            if guess.mask & allocation.mask:
-                self._release(other_uid, node)
-                better = node.choose(want, row, self.tables) or guess
-                self._hold(other_uid, node, better)
+        chosen = node.choose(want, row, self.tables, pod.scheduler_name)
+        return chosen or (node.choose_anyway(want, row) if pod.node_name else None)
 
     def _hold(self, uid: str, node: NodeDevices, allocation: Allocation) -> None:
         self._allocations[uid] = allocation

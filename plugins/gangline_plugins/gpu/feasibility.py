@@ -10,18 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import BoolColumn, Changes, CodeColumn, NodeView, Reason, Rows, custom_resources
+from gangline import BoolColumn, Changes, CodeColumn, NodeView, Rows, custom_resources
 from gangline_plugins.gpu.choosing import BestSets, Floats
 from gangline_plugins.gpu.device_sets import Masks
 from gangline_plugins.gpu.devices import DeviceTable
 from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.node_devices import WHOLE
+from gangline_plugins.gpu.one_node import Moments, clear
+from gangline_plugins.gpu.reasons import Why
 from gangline_plugins.gpu.wants import ANY_PROFILE, Carried, FabricWant, Want
 
 AWAITED = 60.0
@@ -35,41 +36,8 @@ _FEW = 256
 _BITS = np.uint32(1) << np.arange(MOST_DEVICES, dtype=np.uint32)
 
 
-class Why(IntEnum):
-    """The verdicts in order of precedence, each with its reason."""
-
-    reason: Reason
-
-    def __new__(cls, code: int, message: str, resolvable: bool = False) -> Why:
-        why = int.__new__(cls, code)
-        why._value_ = code
-        why.reason = Reason(message, resolvable)
-        return why
-
-    UNREPORTED = 1, "node(s) didn't report their GPUs"
-    UNUSABLE = 2, "node(s) had a GpuNodeStatus that cannot be used"
-    SELECTOR = 3, "node(s) didn't match the claim's selector"
-    STALE = 4, "node(s) had GPUs of unknown state, not reported on for too long"
-    SHARING = 5, "node(s) shared out their GPUs by time-slicing or MPS"
-    ONE_REPLICA = 6, "node(s) gave no pod more than one replica of a shared GPU"
-    COUNT = 7, "node(s) didn't have enough GPUs"
-    HEALTH = 8, "node(s) didn't have enough healthy GPUs"
-    PROFILE = 9, "node(s) didn't have enough MIG instances of the profile"
-    TOO_SMALL = 10, "node(s) didn't have GPUs with enough memory"
-    LINKS = 11, "node(s) didn't have GPUs linked as the claim requires"
-    RDMA = 12, "node(s) didn't have RDMA"
-    PORTS = 13, "node(s) didn't have enough RDMA ports"
-    CU_FILE = 14, "node(s) didn't have cuFile"
-    BUSY = 15, "node(s) didn't have enough free GPUs", True
-    NO_ROOM = 16, "node(s) didn't have enough room on shared GPUs", True
-    NO_INSTANCE = 17, "node(s) didn't have enough free MIG instances of the profile", True
-    LINKS_BUSY = 18, "node(s) didn't have free GPUs linked as the claim requires", True
-
-
 _Verdict = tuple[BoolColumn, Why]
 """The nodes that a verdict applies to."""
-REASONS = tuple(why.reason for why in Why)
-"""The reasons by filter code: code 1 is the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +58,8 @@ class DeviceLimits:
 class Fits:
     """The verdicts with one entry per node, and how good the devices are that the pod would get where the code is 0.
 
-    Most filters need the verdicts alone, so the rest is worked out when it is asked for: while the columns are as they
-    were when the verdicts were computed.
+    Most callers need the verdicts alone, so the rest is computed when `worth` is called. Call it only while the columns
+    are as they were when the verdicts were computed.
     """
 
     codes: CodeColumn
@@ -108,9 +76,9 @@ class _Answer:
     want: Want
     index: slice | Rows
     changes: int
-    """The position in the log of the nodes."""
+    """The position in the log of changed nodes when the answer was computed."""
     aged: int
-    """The position in the log of the ages of reports."""
+    """The position in the log of aged reports (`Feasibility.aged`) when the answer was computed."""
     fits: Fits
 
 
@@ -132,7 +100,7 @@ class Feasibility:
         self._is_awaited: BoolColumn = np.zeros(0, dtype=np.bool_)
         """Nodes whose report is gone and awaited."""
         self._last: _Answer | None = None
-        """The filter and the score ask the same question, one after the other."""
+        """The last answer: the filter and the score ask the same question, one after the other."""
 
     def look(self, now: float) -> None:
         """Find the reports that are too old at `now`, in seconds since the epoch, and those that are awaited."""
@@ -166,6 +134,8 @@ class Feasibility:
 
     def evaluate(self, want: Want, nodes: NodeView) -> Fits:
         """The verdicts on these nodes, computed anew."""
+        if len(nodes) == 1 and (fits := self._of_one(want, nodes)) is not None:
+            return fits
         c, index, limits = self._table.columns, nodes.index, self._limits
         unknown = ~c.known[index]
         has_unknown = np.count_nonzero(unknown) > 0
@@ -197,6 +167,22 @@ class Feasibility:
             now_open = np.where(self._is_lent_out(want, nodes), Why.BUSY, now_open)
             fits.codes[unknown] = np.where(is_too_many, Why.ONE_REPLICA, now_open).astype(np.uint8)[unknown]
         return fits
+
+    def _of_one(self, want: Want, nodes: NodeView) -> Fits | None:
+        """The verdict on the only node of the view; None if arrays have to tell."""
+        moments = Moments(self._oldest, self._latest)
+        found = clear(want, nodes.first, self._table.columns, moments, self._limits.allow_unknown)
+        if found is None or (self._limits.only_reported and not found.is_known):
+            return None
+        masks = np.array([found.free], dtype=np.uint32)
+        if not found.is_known:
+            return Fits(np.zeros(1, dtype=np.uint8), lambda: self._look_up(want, nodes, masks).worth())
+        best = self._look_up(want, nodes, masks)
+        if best.sets.item(0):
+            return Fits(np.zeros(1, dtype=np.uint8), best.worth)
+        if want.rule.mode == "Required":  # the links may be what is missing
+            return None
+        return Fits(np.array([found.lacks(want.count)], dtype=np.uint8), best.worth)
 
     def _is_lent_out(self, want: Want, nodes: NodeView) -> BoolColumn:
         """Where pods with shares have so many devices that requests, which do not count shares, may be too many."""

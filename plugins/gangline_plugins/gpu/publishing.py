@@ -4,6 +4,8 @@ changed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gangline import PODS, State, renumber
 from gangline_plugins.gpu import hardware as reports
 from gangline_plugins.gpu.columns import NO_CLASS, Columns
@@ -61,6 +63,19 @@ class Publisher:
             for profile, total, free in node.instance_counts():
                 c.set_instances(row, profile, total, free)
         self._state.touch(row, PODS)
+
+    def all_taken(self, nodes: Sequence[tuple[int, NodeDevices]]) -> None:
+        """As `taken` for each of these rows, in which some node may be several times."""
+        plain = []
+        for row, node in nodes:
+            if node.unpublished or (node.hardware is not None and node.hardware.instances):
+                self.taken(row, node)
+            else:
+                plain.append((row, node))
+        rows = [row for row, _ in plain]
+        self._columns.busy[rows] = [node.busy for _, node in plain]
+        self._columns.whole[rows] = [node.taken_whole for _, node in plain]
+        self._state.touch_all(rows, PODS)
 
     def _hca_set(self, names: frozenset[str]) -> int:
         number = self._numbers.get(names)

@@ -121,6 +121,13 @@ class GpuSchedulingMap:
             self._tell(pod, "InvalidSchedulingMapLine", f"{custom_resources.SCHEDULING_MAP}: skipped {said}")
 
     @hookimpl
+    def pre_cycle_all(self, pods: Sequence[PodInfo]) -> None:
+        """As `pre_cycle` for each."""
+        for pod in pods:
+            if custom_resources.SCHEDULING_MAP in pod.annotations:
+                self.pre_cycle(pod)
+
+    @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | Narrow | None:
         """Find the pod's entry and its node; without an entry the pod is not scheduled."""
         text = pod.annotations.get(custom_resources.SCHEDULING_MAP)
@@ -168,6 +175,14 @@ class GpuSchedulingMap:
         return "no index" if index is None else scheduling_map.parse(text).entries.get(index, "no entry")
 
     @hookimpl
+    def identity_all(
+        self, pods: Sequence[PodInfo], annotations: Sequence[Mapping[str, str]]
+    ) -> Sequence[Hashable] | None:
+        """As `identity` for each."""
+        has_some = any([pod.annotations for pod in pods])
+        return list(map(self.identity, pods, annotations)) if has_some else None
+
+    @hookimpl
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
         """Take the devices; the binding writes them on the pod as they are written in the map."""
         place = cycle.get(PLACE)
@@ -182,6 +197,11 @@ class GpuSchedulingMap:
         cycle.annotations[custom_resources.ALLOCATED] = place.entry.devices
         cycle.annotations[custom_resources.ALLOCATED_UUIDS] = join(allocation.uuids)
         return None
+
+    @hookimpl
+    def reserve_all(self, pods: Sequence[PodInfo]) -> Status | None:
+        """Nothing is to be done for pods without a map."""
+        return None if any(custom_resources.SCHEDULING_MAP in pod.annotations for pod in pods) else SKIP
 
     def _is_allowed(self, namespace: str) -> bool:
         return permissions.is_allowed(permissions.SCHEDULING_MAP, namespace, self._namespaces)

@@ -25,3 +25,5 @@ class Before(NamedTuple):
     row: int
     allocation: Allocation | None
     state: int
+    gave_way: bool = False
+    """Whether pods with guessed devices, which had made way for this pod, went back to them at the removal."""

@@ -115,12 +115,12 @@ class Book:
         self.later: dict[Key, float] = {}
         """When to look after a GpuClaim again, in seconds of the clock's monotonic time."""
         self.since: dict[str, float] = {}
-        """By UID of a template: when it was found not to be needed any more."""
+        """When each template was found not to be needed any more, by UID."""
         self.failed: set[Key] = set()
         self.told: dict[tuple[str, str], None] = {}
         """The events so far: the UID of a GpuClaim and the note."""
         self._templates: defaultdict[Key, dict[str, Template]] = defaultdict(dict)
-        """By GpuClaim and name: the templates that it owns."""
+        """The templates that each GpuClaim owns, by name."""
         self._stores = (self.claims, state.store(resources.RESOURCE_CLAIM_TEMPLATES))
         for store in self._stores:
             store.subscribe(self)
@@ -152,7 +152,7 @@ class Book:
         return tuple(self._templates[key].values()) if key in self._templates else ()
 
     def on_upsert(self, obj: Any) -> None:
-        """A GpuClaim or a template came or has changed."""
+        """A GpuClaim or a template was added or has changed."""
         if isinstance(obj, custom_resources.GpuClaim):
             key = obj.metadata.namespace, obj.metadata.name
             if obj.spec.device_class_name or key in self._templates:
@@ -162,7 +162,7 @@ class Book:
             self.add((obj.metadata.namespace, owner.name))
 
     def on_remove(self, obj: Any) -> None:
-        """A GpuClaim or a template went."""
+        """A GpuClaim or a template was deleted."""
         if isinstance(obj, custom_resources.GpuClaim):
             key = obj.metadata.namespace, obj.metadata.name
             self.failed.discard(key)

@@ -112,7 +112,9 @@ class MapProfiles:
 
     def __init__(self) -> None:
         self._needs_permission: dict[str, list[bool]] = {}
-        """By profile, one entry per configuration; the last one is in use, or is about to be."""
+        """Whether maps need a permission, for each profile, one entry per configuration; the last is in use, or about
+        to be.
+        """
 
     def add(self, profile: str, needs_permission: bool, state: State) -> None:
         """Add a profile whose plugin places pods by map, until the plugin's configuration ends."""

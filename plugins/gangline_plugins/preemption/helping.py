@@ -1,4 +1,4 @@
-"""Whether somebody makes room for a group already."""
+"""Whether a preemption already makes room for a group."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ async def evict_patiently(
 async def _is_gone(client: Client, pod: tuple[str, str, str], error: ApiError) -> bool:
     """Whether a write has failed because a pod, given by namespace, name and UID, is gone. Raises ApiError.
 
-    Conflict means that, or that somebody else wrote the pod at the same moment.
+    A Conflict may also mean that somebody else wrote the pod at the same moment, so the pod is read again then.
     """
     if not isinstance(error, Conflict):
         return False

@@ -22,9 +22,9 @@ class ProvisioningArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=Tru
     delay_seconds: Annotated[float, msgspec.Meta(ge=0)] = 30.0
     """Seconds for which a gang has no place before a request is made for it."""
     backoff_seconds: Annotated[float, msgspec.Meta(gt=0)] = 60.0
-    """Seconds from the failure of a request to the next request for the gang; twice as many after each further one."""
+    """Seconds from the failure of a request to the next request for the gang; doubled after each further failure."""
     max_backoff_seconds: Annotated[float, msgspec.Meta(gt=0)] = 1800.0
-    """The longest such time."""
+    """The longest time, in seconds, from the failure of a request to the next request."""
     max_in_flight: Annotated[int, msgspec.Meta(ge=1)] = 8
     """Requests that wait for the autoscaler, at most."""
     max_in_flight_per_namespace: Annotated[int, msgspec.Meta(ge=1)] = 4

@@ -53,11 +53,11 @@ class GangBook:
     def __init__(self, handle: Handle) -> None:
         self._profile = handle.profile
         self.lacking: dict[str, LackingGang] = {}
-        """By the keys of gangs."""
+        """The gangs without a place, by their keys."""
         self._requests: dict[str, dict[str, model.ProvisioningRequest]] = {}
-        """By the keys of gangs and by name."""
+        """The requests for each gang, by the key of the gang and by name."""
         self._unseen: dict[str, tuple[model.ProvisioningRequest, float]] = {}
-        """By UID: requests that were made, and when, until the watch tells of them."""
+        """Requests that were made and that the watch has not shown yet, by UID, with the time of their creation."""
         self.news = asyncio.Event()
         handle.state.store(resources.PROVISIONING_REQUESTS).subscribe(self)
 
@@ -85,7 +85,7 @@ class GangBook:
         self.lacking.pop(key, None)
 
     def made(self, request: model.ProvisioningRequest, now: float) -> None:
-        """A request was made, of which the watch may not have told yet; what the watch has told is newer."""
+        """A request was made: it counts until the watch reports it, unless the watch has reported it already."""
         known = self._requests.get(self._key_of(request), {}).get(request.metadata.name)
         if known is None or known.metadata.uid != request.metadata.uid:
             self.on_upsert(request)
@@ -98,7 +98,7 @@ class GangBook:
                 self.on_remove(request)
 
     def on_upsert(self, request: model.ProvisioningRequest) -> None:
-        """A request came or has changed."""
+        """A request was added or has changed."""
         key = self._key_of(request)
         self._unseen.pop(request.metadata.uid, None)
         if key:
@@ -106,7 +106,7 @@ class GangBook:
             self.news.set()
 
     def on_remove(self, request: model.ProvisioningRequest) -> None:
-        """A request went."""
+        """A request was deleted."""
         key = self._key_of(request)
         self._unseen.pop(request.metadata.uid, None)
         requests = self._requests.get(key, {})

@@ -35,7 +35,7 @@ _AT_ONCE = 16
 
 
 class NotOurs(GanglineError):
-    """An object has the name of one that is to be made, and belongs to somebody else."""
+    """The name of an object that is to be created belongs to somebody else's object."""
 
 
 def is_of(request: model.ProvisioningRequest, profile: str, key: str = "") -> bool:
@@ -90,7 +90,7 @@ class Asking:
                 resources.PROVISIONING_REQUESTS, request.name, namespace=request.namespace, uid=request.uid
             )
         except (NotFound, Conflict):
-            return  # another one has the name now
+            return  # the request is gone, or another request has its name now
 
     async def tell(self, pods: Iterable[PodInfo], request: str, class_name: str) -> None:
         """Write on pods that wait which request asks for their room. A pod for which that fails is told later."""

@@ -12,7 +12,7 @@ _MOST_SHOWN = 300
 
 
 class RequestPhase(StrEnum):
-    """What has become of a request; the value is its word in messages."""
+    """What has become of a request; the value is the word in messages."""
 
     PENDING = "pending"
     """The autoscaler has not taken the request up."""
@@ -50,7 +50,7 @@ _CONDITIONS = (
 
 @dataclass(frozen=True, slots=True)
 class RequestState:
-    """What a request says of itself."""
+    """What a ProvisioningRequest says about itself, in its metadata and its conditions."""
 
     name: str
     namespace: str
@@ -58,13 +58,13 @@ class RequestState:
     attempt: int
     phase: RequestPhase
     since: float
-    """When it has come to that, in seconds since the epoch; 0 if it does not say."""
+    """When the request came to this phase, in seconds since the epoch; 0 if the request does not say."""
     message: str
-    """What the autoscaler says of that."""
+    """The autoscaler's reason and message for the phase."""
 
 
 def state_of(request: model.ProvisioningRequest) -> RequestState:
-    """What a request says of itself; the values may be anybody's."""
+    """The state of a request. Its values are not trusted: anybody may have written them."""
     metadata = request.metadata
     phase, since, message = RequestPhase.PENDING, metadata.creation_timestamp, ""
     found = {each.type: each for each in request.status.conditions if each.status == "True"}
@@ -81,7 +81,7 @@ def state_of(request: model.ProvisioningRequest) -> RequestState:
 
 
 def _number(text: str) -> int:
-    """The number of an attempt; 1 for what is none."""
+    """The number of an attempt; 1 for a text that is no such number."""
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(_MOST_ATTEMPTS))
     return min(max(1, int(text)), _MOST_ATTEMPTS) if is_number else 1
 

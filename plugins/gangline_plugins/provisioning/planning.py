@@ -1,4 +1,4 @@
-"""What is due for one gang: a request, the next one after a failure, or none any more. Values in, a value out."""
+"""Decides what is due for one gang: a first request, the next request after a failure, or none. No I/O."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ProvisioningStep:
     current: RequestState | None = None
     """The request that stands for the gang."""
     after: float | None = None
-    """Seconds after which something is due; None if nothing will be, unless something happens."""
+    """Seconds until something is due; None if nothing becomes due by time alone."""
 
 
 def backoff(attempt: int, args: ProvisioningArgs) -> float:
@@ -47,7 +47,7 @@ def backoff(attempt: int, args: ProvisioningArgs) -> float:
 
 
 def next_step(gang: GangView, over_for: float, now: float, args: ProvisioningArgs) -> ProvisioningStep:
-    """What is due for a gang; `over_for` is for how many seconds its newest request has been over."""
+    """What is due for a gang. Its newest request has been over for `over_for` seconds; `now` is monotonic time."""
     if gang.is_served:
         return ProvisioningStep(remove=tuple(gang.requests))
     fitting = [each for each in gang.requests if not gang.base or each.name.rpartition("-")[0] == gang.base]

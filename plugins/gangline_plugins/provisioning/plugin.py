@@ -85,15 +85,15 @@ class Provisioning:
         self._asking = Asking(handle, args)
         self._notices = ProvisioningNotices(handle)
         self._absent: dict[str, float] = {}
-        """By the keys of gangs: since when they are gone, incomplete, or run already."""
+        """Since when each gang is gone, incomplete or running, by the key of the gang."""
         self._phases: dict[str, tuple[RequestPhase, float]] = {}
-        """By the UIDs of requests: what has become of them, and when that was first seen, in seconds of the epoch."""
+        """The phase of each request, by UID, and when it was first seen, in seconds since the epoch."""
         self._complete: set[str] = set()
         """The UIDs of requests whose templates were made."""
         self._not_before: dict[str, float] = {}
-        """By the keys of gangs: when to try again what has failed."""
+        """When to try again after a failure, by the key of the gang."""
         self._refused: dict[str, str] = {}
-        """By the keys of gangs: why no request can be made, as it was told."""
+        """The reported reason why no request can be made, by the key of the gang."""
         handle.run(self._work)
 
     # Hooks

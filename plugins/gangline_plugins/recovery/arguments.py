@@ -13,9 +13,11 @@ class SparesArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     level: Annotated[str, msgspec.Meta(min_length=1)]
     """The name of the level, for example leaf."""
     nodes: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """How many nodes of each domain."""
+    """How many nodes are kept free in each domain."""
     gpus: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """So many nodes of each domain as have this number of GPUs together; with `nodes`, the larger number of nodes."""
+    """The GPUs that the kept nodes of each domain have together, at least. If `nodes` is given too, the larger number
+    of nodes is kept.
+    """
 
     def __post_init__(self) -> None:
         if not self.nodes and not self.gpus:

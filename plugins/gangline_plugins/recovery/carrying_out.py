@@ -68,10 +68,10 @@ class Removing:
         lent: Sequence[PodInfo] = (),
         is_restart: bool = True,
     ) -> None:
-        """Remove pods from lent spares, then evict members, then remove lost ones; nothing can run on `dead` nodes,
-        which is asked when it matters.
+        """Remove the pods on lent spares, then evict members, then remove lost members.
 
-        A workload that is suspended for it is resumed at once if `is_restart`. Raises Refused and ApiError.
+        Nothing can run on the nodes in `dead`, which is asked right before the lost members are removed. If workloads
+        are suspended instead, they are resumed at once if `is_restart`. Raises Refused and ApiError.
         """
         limit = asyncio.Semaphore(_AT_ONCE)
         await self._all(self._remove(pod, False, PREEMPTION, why, limit) for pod in lent)
@@ -94,7 +94,7 @@ class Removing:
         return {pod.uid for pod in await self._suspenders.take_off(pods, why, mark, is_restart)}
 
     async def _all(self, steps: Iterable[Coroutine[Any, Any, None]]) -> None:
-        """Take all steps at once; raises the first failure when all have ended."""
+        """Take all steps at the same time. When all have ended, raises the first failure."""
         for ended in await asyncio.gather(*steps, return_exceptions=True):
             if isinstance(ended, BaseException):
                 raise ended
@@ -111,9 +111,9 @@ class Removing:
         failpoint("recovery.after-removal")
 
     async def _is_lost(self, node: str) -> bool:
-        """Whether the API server has the node as lost: the watch may be behind, and the pod run again.
+        """Whether the node is lost by what the API server says now: the watch may be late, and the node may be back.
 
-        False if that is not to be known. Then the deletion waits for the node's word, and is looked at again later.
+        False if the API server does not say. Then the deletion waits for the node's word, and is looked at again later.
         """
         try:
             live = await self._handle.client.get(resources.NODES, node)

@@ -1,4 +1,4 @@
-"""Which pods have devices with taints that end pods, and do not tolerate them, or no longer do.
+"""Which pods have devices with taints that end pods, and do not or no longer tolerate these taints.
 
 kube-controller-manager deletes such pods where it runs its controller for device taints. Then their groups lack members
 as after any other deletion. Recovery finds the places first, where it is the first to see the taint.
@@ -34,12 +34,12 @@ class ClaimHealth:
         handle.state.store(resources.RESOURCE_CLAIMS).subscribe(self)
 
     def on_upsert(self, claim: model.ResourceClaim) -> None:
-        """A claim came or has changed: it may have got a device with such a taint."""
+        """A claim was added or has changed: it may have got a device with such a taint."""
         if any(self._tainted.has((each.driver, each.pool, each.device)) for each in claim.status.results):
             self._changed()
 
     def on_remove(self, claim: model.ResourceClaim) -> None:
-        """A claim went, as its pods have."""
+        """A claim was deleted, as its pods have."""
 
     def losses(self, now: float) -> Sequence[tuple[PodInfo, Loss]]:
         """The pods with such devices, each with the loss that is due first."""

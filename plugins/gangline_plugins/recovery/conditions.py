@@ -2,8 +2,8 @@
 
 The condition is written on the object of the group if that is a PodGroup of Kubernetes, the one kind of object to which
 the scheduler writes conditions; else on members that have a node, a bounded number. It becomes False when the recovery
-has ended, however that was. What cannot be written for a while is written later, and a scheduler that takes over ends
-what an earlier one has left behind.
+has ended, however that was, and no other one follows: a release or a removal that fails is tried again. What cannot be
+written for a while is written later, and a scheduler that takes over ends what an earlier one has left behind.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from gangline import GanglineError, Handle, NotFound, PatchKind, PodGroup, model, resources, rfc3339
@@ -43,7 +44,7 @@ class ToldAt:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What is to be written there."""
+    """A condition that is to be written: its status, reason and message."""
 
     where: ToldAt
     is_recovering: bool
@@ -58,7 +59,7 @@ class RecoveryConditions:
         self._handle = handle
         self._remover = Remover(handle)
         self._told: dict[str, ToldAt] = {}
-        """By key of each group: where the condition is True."""
+        """Where the condition of each group is True, by the key of the group."""
         self._waiting: dict[str, Said] = {}
         self._failing: set[str] = set()
         """The groups of which a condition could not be written yet: that is logged once."""
@@ -77,10 +78,15 @@ class RecoveryConditions:
             for found in state.store(resource):
                 meta = found.metadata
                 key = PodGroup(meta.namespace, meta.name, "upstream", 1).key
-                is_ours = any(pod.scheduler_name == self._handle.profile for pod in self._handle.members(key))
-                if is_ours and _is_true(_condition(found.status.conditions)):
+                if _is_true(_condition(found.status.conditions)) and self._is_ours(key):
                     where = model.TypedReference("PodGroup", meta.namespace, meta.name, meta.uid, resource.api_version)
                     self._told[key] = ToldAt(where, ())
+
+    def _is_ours(self, key: str) -> bool:
+        """Whether no member of a group is another scheduler's; all members may be queued, or gone."""
+        handle = self._handle
+        pods = chain(handle.members(key), handle.leaving_members(key), handle.queued_members(key))
+        return all(pod.scheduler_name == handle.profile for pod in pods)
 
     def recovers(self, group: PodGroup, reason: str, note: str, without: Container[str] = ()) -> None:
         """Something is done for a group, or it waits; the members with these UIDs are being removed."""

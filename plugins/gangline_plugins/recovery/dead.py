@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 def with_silent(losses: Mapping[str, Loss], now: float, after: float) -> Mapping[str, Loss]:
-    """The losses by node; nodes that are not ready for `after` seconds count as dead; none does if that is 0."""
+    """The losses by node, where nodes that are silent for `after` seconds count as dead; for 0, none of them does."""
     if not after:
         return losses
     why = f"for {after:g} s, so it counts as dead"
@@ -37,9 +37,9 @@ def with_silent(losses: Mapping[str, Loss], now: float, after: float) -> Mapping
 
 
 class StillDead(Container[str]):
-    """Those of some nodes, given by name, that are dead at the moment when that is asked.
+    """A container of node names that judges anew at each question: it contains those of its nodes that are dead now.
 
-    A recovery takes minutes where budgets hold up evictions. A node that has come back meanwhile may run its pods.
+    A recovery takes minutes if budgets hold up evictions, and a node that is back meanwhile may run its pods.
     """
 
     def __init__(self, nodes: Collection[str], losses: Callable[[], Mapping[str, Loss]]) -> None:
@@ -62,10 +62,10 @@ class Forcing:
         self._removing = removing
         self._notices = notices
         self._forced: set[str] = set()
-        """The UIDs of the pods for which that is done, or under way."""
+        """The UIDs of the pods that were deleted once more, or are being deleted so now."""
 
     def look(self, lost: Iterable[tuple[PodInfo, Loss]]) -> None:
-        """Delete those of these pods for which that is due."""
+        """Delete once more those of these pods whose nodes are dead and that are being deleted already."""
         for pod, loss in lost:
             if loss.is_dead and pod.terminating and pod.uid not in self._forced and self._is_ours(pod):
                 self._forced.add(pod.uid)

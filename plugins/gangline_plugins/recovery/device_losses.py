@@ -27,9 +27,9 @@ class DeviceHealth:
         self._changed = changed
         self._claims = ClaimHealth(handle, changed)
         self._ill: dict[str, frozenset[int]] = {}
-        """By node: the GPUs that are ill, if some are."""
+        """The ill GPUs of each node that has some."""
         self._since: dict[str, float] = {}
-        """By UID of a pod, on the monotonic clock: when its device was first seen to be ill."""
+        """When the device of each pod was first seen to be ill, by the UID of the pod, on the monotonic clock."""
         handle.state.store(resources.GPU_NODE_STATUSES).subscribe(self)
 
     def on_upsert(self, report: custom_resources.GpuNodeStatus) -> None:
@@ -42,7 +42,7 @@ class DeviceHealth:
             self._changed()
 
     def on_remove(self, report: custom_resources.GpuNodeStatus) -> None:
-        """A report went: the health of these devices is unknown, which is no loss."""
+        """A report was deleted: the health of these devices is unknown, which is no loss."""
         self._tell(report.metadata.name, frozenset())
 
     def _tell(self, node: str, ill: frozenset[int]) -> None:

@@ -20,7 +20,7 @@ _MOST = 4096
 
 
 class DeviceWear:
-    """Counts the failures of GPUs, and tells the device table which to avoid."""
+    """Counts the failures of GPUs, and tells the device table which to avoid for the pods of this profile."""
 
     def __init__(self, handle: Handle, half_life: float) -> None:
         """`half_life` is in seconds; 0 counts nothing."""
@@ -28,7 +28,7 @@ class DeviceWear:
         self._half_life = half_life
         self._table = device_table(handle.state)
         self._nodes: dict[str, dict[int, tuple[float, float]]] = {}
-        """By node and GPU: the points, and when it had so many, on the monotonic clock; infinite while it is ill."""
+        """By node and GPU: its points, and when it had so many, on the monotonic clock; infinite while it is ill."""
         self._changed = asyncio.Event()
         if half_life:
             handle.state.follow_nodes(self)
@@ -36,7 +36,7 @@ class DeviceWear:
             handle.run(self.run)
 
     def told(self, node: str, before: frozenset[int], ill: frozenset[int], now: float) -> None:
-        """These GPUs of a node were ill, and those are ill now."""
+        """Count the failures of a node's GPUs: the GPUs `before` were ill, and the GPUs `ill` are ill now."""
         if not self._half_life or before == ill:
             return
         if node not in self._nodes and len(self._nodes) >= _MOST:
@@ -52,12 +52,12 @@ class DeviceWear:
         self._changed.set()
 
     def node_upserted(self, node: model.Node, row: int) -> None:
-        """A node came or has changed."""
+        """A node was added or has changed."""
         if node.metadata.name in self._nodes:
             self._avoid(node.metadata.name, self._handle.clock.monotonic())
 
     def node_removed(self, name: str, row: int) -> None:
-        """A node went; nothing is known of the next node in its row."""
+        """A node was deleted; nothing is known of the next node in its row."""
 
     async def run(self) -> None:
         """Let GPUs be chosen again once their failures are long ago."""
@@ -76,7 +76,7 @@ class DeviceWear:
         devices = {id: each for id, each in self._nodes[node].items() if now < self._until(*each)}
         row = self._handle.nodes.row_of(node)
         if row is not None:
-            self._table.avoid(row, devices)
+            self._table.avoid(self._handle.profile, row, devices)
         if devices:
             self._nodes[node] = devices
         else:
@@ -96,4 +96,4 @@ class DeviceWear:
         for node in self._nodes:
             row = self._handle.nodes.row_of(node)
             if row is not None:
-                self._table.avoid(row, ())
+                self._table.avoid(self._handle.profile, row, ())

@@ -17,6 +17,7 @@ import numpy as np
 
 from gangline import (
     BoolColumn,
+    Changes,
     Handle,
     Int64Column,
     KeptColumns,
@@ -27,6 +28,7 @@ from gangline import (
     custom_resources,
     gpus_of,
 )
+from gangline_plugins.recovery.runtimes import Runtimes
 from gangline_plugins.reservation.arguments import ReservationArgs
 from gangline_plugins.reservation.lifetimes import Lifetimes
 
@@ -71,6 +73,7 @@ class Lending:
         self._below_priority = below_priority
         self._below_runtime = below_runtime
         self._lifetimes = Lifetimes(handle, ReservationArgs())
+        self._runtimes = Runtimes(handle) if below_runtime is not None else None
         self._lower: KeptColumns[int, tuple[Int64Column, Int64Column]] = KeptColumns(self._count, _KEPT_BYTES)
 
     @property
@@ -82,8 +85,16 @@ class Lending:
         """Whether the pod may use spares until a gang needs them."""
         if self._below_priority is not None and pod.priority < self._below_priority:
             return True
-        longest = self._below_runtime
-        return longest is not None and self._lifetimes.longest(pod, pod.namespace) < longest
+        if self._below_runtime is None:
+            return False
+        if self._runtimes is not None and pod.row >= 0:
+            self._runtimes.judged(pod)
+        return self._lifetimes.longest(pod, pod.namespace) < self._below_runtime
+
+    @property
+    def changes(self) -> tuple[Changes, ...]:
+        """The logs of changes after which `takes` may give another answer although pods and nodes are the same."""
+        return () if self._runtimes is None else (self._runtimes.changes,)
 
     def leaving(self, seeker: Seeker, spares: BoolColumn) -> list[PodInfo]:
         """The pods that leave their nodes to a gang; `spares` marks the nodes that are spares now."""
@@ -92,13 +103,13 @@ class Lending:
             found = {pod.uid: pod for pod in self.below(min(self._below_priority, seeker.priority), seeker)}
         if self._below_runtime is not None:
             nodes = self._handle.nodes
-            for row in np.flatnonzero(spares & seeker.allowed).tolist():  # the spares alone
+            for row in np.flatnonzero(spares & seeker.allowed).tolist():  # a few nodes: the spares
                 pods = nodes.pods(row).values()
                 found |= {pod.uid: pod for pod in pods if pod.priority <= seeker.priority and self.takes(pod)}
         return [pod for pod in found.values() if seeker.takes_from(pod)][: self._most]
 
     def below(self, priority: int, seeker: Seeker) -> list[PodInfo]:
-        """Pods of a lower priority than this where the gang may come, so many at most; none that end anyway."""
+        """Pods of a lower priority than this on nodes that the gang may use, a bounded number; none that end anyway."""
         nodes = self._handle.nodes
         counts, gpus = self._lower.of(priority, nodes)
         rows = np.flatnonzero(seeker.allowed & (counts > 0))
@@ -125,7 +136,7 @@ class Lending:
     def _count(self, priority: int, nodes: NodeView) -> tuple[Int64Column, Int64Column]:
         """For each node how many pods on it are of a lower priority than this, and how many GPUs they have."""
         counts, gpus = np.zeros(len(nodes), dtype=np.int64), np.zeros(len(nodes), dtype=np.int64)
-        for at in range(len(nodes)):  # all once, then those that have changed
+        for at in range(len(nodes)):  # all nodes once, and then each node that has changed
             lower = [pod for pod in nodes.pods(at).values() if pod.priority < priority]
             counts[at], gpus[at] = len(lower), sum(gpus_of(pod, self._handle.state) for pod in lower)
         return counts, gpus

@@ -13,7 +13,7 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """The taint with which an administrator says that nothing runs on a node any more."""
 _MOST_SHOWN = 80
 _FEW = 64
-"""So many lost nodes may be kept before it is looked which of them are gone for good."""
+"""When so many lost nodes are remembered, nodes that are gone for good are looked for and forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Loss:
 
     node: str
     why: str
-    """For example "node a was deleted"."""
+    """Why the pods do no work, for example "node a was deleted"."""
     since: float
     """On the monotonic clock: when this was first seen."""
     due: float
@@ -49,20 +49,23 @@ class NodeHealth:
         self._wear = wear
         self._down = down
         self._losses: dict[str, Loss] = {}
-        """Those with a fault of their own, and those that are gone while pods are on them."""
+        """The nodes with a fault of their own, and the deleted nodes on which there still are pods."""
         self._down_since: dict[str, float] = {}
         self._all: Mapping[str, Loss] | None = None
-        """`_losses` and the nodes in domains that are down; None if that has to be put together again."""
-        self._there: set[str] = set()
+        """`_losses` together with the nodes in domains that are down; None if this has to be computed again."""
+        self._there: dict[str, Mapping[str, str]] = {}
+        """The labels of each node that exists, by its name."""
         self._next_look = _FEW
 
     def node_upserted(self, node: model.Node, row: int) -> None:
-        """A node came or has changed."""
-        name, now = node.metadata.name, self._monotonic()
+        """A node was added or has changed."""
+        name, labels, now = node.metadata.name, node.metadata.labels or {}, self._monotonic()
         if name not in self._there:
-            self._there.add(name)
             self._wear.rows_changed()
-        self._all = None  # labels say in which domains the node is
+        if self._down.any and self._there.get(name) != labels:  # they say in which domains the node is
+            self._changed()
+        self._there[name] = labels
+        self._all = None
         why, is_dead = fault_of(node)
         before = self._losses.get(name)
         self._count(node, bool(why), now)
@@ -85,9 +88,9 @@ class NodeHealth:
             self._wear.hold(name, what, is_wrong, now)
 
     def node_removed(self, name: str, row: int) -> None:
-        """A node went. It is lost if pods are on it."""
+        """A node was deleted. It is lost if pods are still on it."""
         now, before = self._monotonic(), self._losses.pop(name, None)
-        self._there.discard(name)
+        self._there.pop(name, None)
         self._wear.removed(name, now)
         self._all = None
         if len(self._losses) >= self._next_look:
@@ -98,10 +101,10 @@ class NodeHealth:
         self._changed()
 
     def look(self) -> None:
-        """Find nodes that are not there although pods are on them, and forget those whose pods are gone.
+        """Find nodes that do not exist although pods are on them, and forget deleted nodes whose pods are gone.
 
-        A scheduler that has begun after a deletion learns of it in this way. A node that is still to be told of looks
-        the same, so that needs a grace, and the node's word.
+        A scheduler that was started after the deletion of a node learns of the deletion only in this way. A node whose
+        watch event is late looks the same. So such a node has a grace, and its pods are not deleted without its word.
         """
         self._forget()
         now = self._monotonic()
@@ -139,7 +142,7 @@ class NodeHealth:
         return found
 
     def begin_anew(self) -> None:
-        """The nodes that are not ready count as lost from now on: until now, nobody could say what they were."""
+        """Let the grace of nodes that are not ready begin now: until now nobody could tell whether they are lost."""
         now = self._monotonic()
         self._losses = {
             name: loss if loss.is_certain else replace(loss, since=now, due=now + self._grace)
@@ -148,7 +151,10 @@ class NodeHealth:
         self._all = None
 
     def is_blind(self, most: float) -> bool:
-        """Whether more than this part of the other nodes is not ready: then rather the control plane has failed."""
+        """Whether more than the fraction `most` of the nodes is not ready: then rather the control plane has failed.
+
+        Nodes that are lost for certain are left out.
+        """
         there = [loss.is_certain for name, loss in self.all.items() if name in self._there]
         certain = sum(there)
         unready = len(there) - certain
@@ -173,7 +179,7 @@ class Affected:
     group: PodGroup
     lost: list[PodInfo] = field(default_factory=list)
     losses: dict[str, Loss] = field(default_factory=dict)
-    """By the names of their nodes."""
+    """The losses that concern the group, by the name of the node."""
 
     @property
     def priority(self) -> int:

@@ -19,7 +19,7 @@ from gangline_plugins.preemption.precedence import importance
 from gangline_plugins.recovery.policies import RecoveryPolicy
 
 _MOST_SPARED = 32
-"""For so many pods on lent spares it is tried whether they may stay."""
+"""For at most this many pods on lent spares, the plan tries whether they may stay."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

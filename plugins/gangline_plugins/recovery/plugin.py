@@ -23,7 +23,7 @@ What is kept is in memory. A scheduler that takes over finds lost members and st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from gangline import (
     SKIP,
@@ -81,12 +81,15 @@ class Recovery:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """A pod that ends, or a lost node: the last member that others wait for may have left."""
+        """A pod that ends, or a lost node: the last member that others wait for may have left.
+
+        A node that came or has changed may be a spare no more, or be in no domain that is down.
+        """
         return (
             on("pods", Action.DELETE, lambda pod, old, new: bool(self._under_way.recovering) or self._spares.any),
             on("pods", Action.UPDATE_OTHER, lambda pod, old, new: bool(self._under_way.recovering)),
             on(HAVE_LEFT.resource, HAVE_LEFT.action),
-            on("nodes", Action.ADD | Action.UPDATE, lambda pod, old, new: self._spares.any),
+            on("nodes", Action.ADD | Action.UPDATE, lambda pod, old, new: self._spares.any or self._rounds.down.any),
         )
 
     @hookimpl
@@ -99,6 +102,16 @@ class Recovery:
     def pre_filter(self, pod: PodInfo) -> Status | None:
         """Skip the filter where no spares are kept from the pod, and no domain is down."""
         return None if self._rounds.down.any or self._keeps_spares_from(pod) else SKIP
+
+    @hookimpl
+    def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
+        """Whether spares are kept from the pod; None without spares."""
+        return self._keeps_spares_from(pod) if self._spares.any else None
+
+    @hookimpl
+    def identity_all(self, pods: Sequence[PodInfo]) -> Sequence[Hashable] | None:
+        """As `identity` for each."""
+        return list(map(self._keeps_spares_from, pods)) if self._spares.any else None
 
     @hookimpl
     def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:
@@ -151,6 +164,11 @@ class Recovery:
         """A member has a node: the room that was kept for it is its own now."""
         if self._under_way.recovering:
             self._under_way.comes(key_of(self._handle, pod), pod, node)
+
+    @hookimpl
+    def reserve_all(self) -> Status | None:
+        """Nothing is to be done while no gang recovers."""
+        return None if self._under_way.recovering else SKIP
 
     @hookimpl
     def unreserve(self, pod: PodInfo) -> None:

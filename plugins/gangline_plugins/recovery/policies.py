@@ -16,7 +16,7 @@ _MOST_SHOWN = 40
 
 
 class RecoveryPolicy(StrEnum):
-    """What becomes of the other members."""
+    """What the scheduler does with the other members of a gang that loses some."""
 
     REPLACE = "replace"
     """They run on while the lost members are replaced."""

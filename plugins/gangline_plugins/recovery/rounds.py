@@ -1,4 +1,4 @@
-"""The work in the background: round for round, plans are made for the gangs that have lost members, and carried out.
+"""The work in the background: in each round, plans are made for the gangs that have lost members, and carried out.
 
 A round follows each change, and each moment at which something is due: the end of a grace, of kept room, of a pause.
 While members of a gang are being removed, nothing else is planned for it.
@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 
 from gangline import (
     GANG_SECONDS,
@@ -113,8 +114,8 @@ class RecoveryRounds:
     def failed_in_room(self, group: PodGroup) -> None:
         """An attempt of a group for which room is kept has failed.
 
-        The cause may pass, such as a stale report or a lock. So the room is kept as long as a node may be lost for
-        before that counts, and then given up for other room.
+        The cause may pass, for example a stale report or a lock. So the room is kept for as long as the grace of a node
+        that is not ready, and then given up for other room.
         """
         self._under_way.fails(group.key, self._handle.clock.monotonic())
         self._changed.set()
@@ -125,7 +126,7 @@ class RecoveryRounds:
         if found is not None:
             self._changed.set()
             seconds = self._handle.clock.monotonic() - found.since
-            note = f"all lost members have nodes again, after {seconds:.1f} s"
+            note = f"all lost members have nodes again, {found.how}, after {seconds:.1f} s"
             self._notices.ended(found.group, [pod], RecoveryEnd.RECOVERED, note, seconds)
 
     async def run(self) -> None:
@@ -134,15 +135,23 @@ class RecoveryRounds:
         try:
             while True:
                 self._changed.clear()
-                self._round(self._handle.clock.monotonic())
+                began = self._handle.clock.monotonic()
+                self._round(began)
+                following = self._next_round(began)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(self._pause(self._handle.clock.monotonic())):
+                    async with asyncio.timeout(self._seconds_to(following)):
                         await self._changed.wait()
         finally:
             self._under_way.end_all()
 
-    def _pause(self, now: float) -> float | None:
-        """Seconds until something has to be looked at again; None if nothing has to."""
+    def _seconds_to(self, moment: float) -> float | None:
+        return None if moment == inf else max(0.0, moment - self._handle.clock.monotonic())
+
+    def _next_round(self, now: float) -> float:
+        """When the next round is due, on the monotonic clock; infinite if only a change can make one due.
+
+        `now` is when the last round began, so the next round is due at once if something became due during the last.
+        """
         ends = [loss.due for _, loss in self._lost if loss.due > now]
         times = [*ends, *self._under_way.moments()]
         if self._is_cut_short:
@@ -150,7 +159,7 @@ class RecoveryRounds:
         if self.health.all:
             after = self._args.dead_after_seconds
             times += [now + _LOOK, *(loss.since + after for _, loss in self._lost if loss.since + after > now)]
-        return max(0.0, min(times) - now) if times else None
+        return min(times, default=inf)
 
     # What is to be done
 
@@ -206,7 +215,7 @@ class RecoveryRounds:
         return False
 
     def _seen(self) -> Mapping[str, Loss]:
-        """The lost nodes, within the grace too; without those that are not ready if that is so of most."""
+        """The lost nodes, those within the grace too; if most nodes are not ready, only the nodes lost for certain."""
         is_blind = self.health.is_blind(self._args.most_lost_fraction)
         if is_blind and not self._is_blind:
             log.error("recovery of gangs: most nodes are not ready, so nothing is moved because of that")
@@ -217,7 +226,7 @@ class RecoveryRounds:
         return self._credible()
 
     def _credible(self) -> Mapping[str, Loss]:
-        """The lost nodes as `_seen` has judged them last, and as they are now."""
+        """The lost nodes as they are now, with the last judgement of `_seen` about nodes that are not ready."""
         losses = self.health.all
         if self._is_blind:
             return {name: loss for name, loss in losses.items() if loss.is_certain}
@@ -260,10 +269,11 @@ class RecoveryRounds:
         self._settle(case, plan, "and there is no room for them beside the others, nor for all elsewhere", now)
 
     def _waiting(self, key: str) -> tuple[list[PodInfo], Container[str]]:
-        """Members of a group that are to come or are queued, and the UIDs of those in whose place they are."""
+        """Members of a group that are expected or wait for a node, and the UIDs of the members that they replace."""
         awaited = self._under_way.recovering.get(key)
         if awaited is None:
-            return list(self._handle.queued_members(key)), ()
+            placed = self._handle.state.pods  # some queued members have a node already, and are being bound to it
+            return [pod for pod in self._handle.queued_members(key) if pod.uid not in placed], ()
         return [pod for pod, _ in awaited.places], awaited.removed
 
     def _try_again(self, case: _Case) -> None:
@@ -317,15 +327,17 @@ class RecoveryRounds:
             if self._under_way.is_current(found):
                 self._under_way.end(group.key)
                 self._under_way.strand(group, clock.monotonic(), clock.monotonic(), LONGEST_PAUSE)
-            self._notices.ended(group, [*plan.lost, *plan.evicted], RecoveryEnd.GIVEN_UP, str(error), 0.0)
+                self._notices.failed(group, [*plan.lost, *plan.evicted], str(error))
+            else:  # the replacements have come, so the gang has recovered; a member that is left is lost anew
+                log.warning("gang %s/%s: %s", group.namespace, group.name, error)
         finally:
             found.until = self._end_of_room(found, plan, dead)
             self._changed.set()
 
     def _end_of_room(self, found: Recovering, plan: RecoveryPlan, dead: Collection[str]) -> float:
-        """On the monotonic clock: until when room is kept now that members were removed.
+        """Until when room is kept, on the monotonic clock, once members were removed.
 
-        Some controllers create new pods only when the lost ones are gone: when their node counts as dead.
+        Some controllers create new pods only when the lost pods are gone, so not before a silent node counts as dead.
         """
         after = self._args.dead_after_seconds
         is_silent = after and any(pod.node_name not in dead for pod in plan.lost)
@@ -345,7 +357,7 @@ class RecoveryRounds:
             note = f"no place was found in {release:g} s, so {len(others)} members are released; {why}"
             if not stranded.is_release_told:
                 stranded.is_release_told = True
-                self._notices.ended(group, others or case.lost, RecoveryEnd.RELEASED, note, now - stranded.since)
+                self._notices.releases(group, others or case.lost, note)
             stranded.is_releasing = True
             self._handle.spawn(partial(self._release, stranded, case, others, note))
         elif not stranded.is_told:
@@ -359,6 +371,7 @@ class RecoveryRounds:
         """Evict the other members; if that fails, it is tried again as a plan would be."""
         try:
             await self._removing.carry_out(case.lost, self._still(case.dead), others, note, is_restart=False)
+            self._notices.released(case.group, note)
             stranded.since, stranded.is_told, stranded.is_release_told = self._handle.clock.monotonic(), False, False
         except GanglineError as error:
             log.error("gang %s/%s: %s", case.group.namespace, case.group.name, error)

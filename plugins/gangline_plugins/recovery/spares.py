@@ -33,7 +33,9 @@ class Spares:
         self._args = args
         self._lending = lending
         self._table = device_table(handle.state)
-        self._lent_nodes: KeptColumns[str, tuple[BoolColumn]] = KeptColumns(self._are_lent, _KEPT_BYTES)
+        self._lent_nodes: KeptColumns[str, tuple[BoolColumn]] = KeptColumns(
+            self._are_lent, _KEPT_BYTES, own=lending.changes
+        )
         self._unknown: set[str] = set()
         """The levels of which it was said that no node has them."""
         self.are_lifted = False
@@ -58,9 +60,9 @@ class Spares:
         return self._lending.takes(pod)
 
     def lent(self, seeker: Seeker) -> Callable[[], Sequence[PodInfo]]:
-        """Gives the pods that leave their nodes to a gang that has lost members; none if no spares are lent.
+        """Returns a function that lists the pods which leave their nodes to a gang; none if no spares are lent.
 
-        What is a spare counts as of now, so that the answer may be asked for while a plan has moved pods.
+        The spares are those of now, so the function may be called later, while a plan has pods moved in a transaction.
         """
         if not self._args or not self._lending.any:
             return tuple
@@ -93,7 +95,7 @@ class Spares:
     def _are_lent(self, _: str, nodes: NodeView) -> tuple[BoolColumn]:
         """Nodes on which pods to which spares are lent have GPUs, and no other pods."""
         lent = np.zeros(len(nodes), dtype=np.bool_)
-        for at in range(len(nodes)):  # all once, then those that have changed
+        for at in range(len(nodes)):  # all nodes once, and then each node that has changed
             users = [self._lending.takes(pod) for pod in nodes.pods(at).values() if self._has_gpus(pod)]
             lent[at] = bool(users) and all(users)
         return (lent,)

@@ -23,7 +23,7 @@ class RecoveryEnd(StrEnum):
     RELEASED = "released"
     """No place was found in time, so the members that were left were evicted."""
     GIVEN_UP = "given-up"
-    """The replacements did not come in time, or the members could not be removed."""
+    """The replacements did not come in time."""
 
 
 class RecoveryNotices:
@@ -54,15 +54,28 @@ class RecoveryNotices:
         log.warning("pod %s: %s", pod.key, note)
         self._recorder.event(pod, "Warning", "GangMemberForced", note, action="Recovering")
 
+    def failed(self, group: PodGroup, pods: Iterable[PodInfo], note: str) -> None:
+        """Report that these pods could not be removed. The recovery does not end with that: it is tried again later."""
+        self.conditions.recovers(group, "GangRecoveryFailed", note)
+        self._tell(group, pods, "Warning", "GangRecoveryFailed", note)
+
+    def releases(self, group: PodGroup, pods: Iterable[PodInfo], note: str) -> None:
+        """Report that no place was found in time, and that these pods are being evicted."""
+        self.conditions.recovers(group, "GangReleasing", note)
+        self._tell(group, pods, "Warning", "GangReleased", note)
+
+    def released(self, group: PodGroup, note: str) -> None:
+        """Report that the pods of which `releases` told were evicted."""
+        self._ended.labels(RecoveryEnd.RELEASED.value).inc()
+        self.conditions.ends(group.key, "GangReleased", note)
+
     def ended(self, group: PodGroup, pods: Iterable[PodInfo], outcome: RecoveryEnd, note: str, seconds: float) -> None:
         """Report the end of a recovery that took so many seconds."""
         self._ended.labels(outcome.value).inc()
         if outcome is RecoveryEnd.RECOVERED:
             self._duration.observe(seconds)
         kind = "Normal" if outcome is RecoveryEnd.RECOVERED else "Warning"
-        reason = {RecoveryEnd.RECOVERED: "GangRecovered", RecoveryEnd.RELEASED: "GangReleased"}.get(
-            outcome, "GangRecoveryFailed"
-        )
+        reason = "GangRecovered" if outcome is RecoveryEnd.RECOVERED else "GangRecoveryFailed"
         self.conditions.ends(group.key, reason, note)
         self._tell(group, pods, kind, reason, note)
 

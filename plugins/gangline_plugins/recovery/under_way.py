@@ -25,21 +25,21 @@ class Recovering:
     removed: frozenset[str]
     """The UIDs of the members that are being removed."""
     starts_anew: bool
-    """Whether all members are removed, so that none of the new ones is placed before."""
+    """Whether all members are removed, so that no new member is placed before the old members are gone."""
     is_move: bool
-    """Whether the members get new nodes, so that the old ones need not have left theirs before."""
+    """Whether all members get new nodes, so that new members need not wait until old members have left theirs."""
     places: list[tuple[PodInfo, str]]
     """The pods that are still to come, and where room is kept for them."""
     first: PodInfo
     """A member, for events."""
     until: float = inf
-    """On the monotonic clock: when the room is given up. It is kept while members are being removed."""
+    """When the room is given up, on the monotonic clock; infinite while members are being removed."""
     failing_since: float | None = None
     """On the monotonic clock: since when attempts to place the new members fail although room is kept for them."""
     is_held: bool = False
     """Whether new members had to wait for old ones when this was last looked at."""
     coming: dict[str, tuple[PodInfo, str]] = field(default_factory=dict)
-    """By UID of each pod that is being bound: whom it is taken for."""
+    """For each pod that is being bound, by UID: the entry of `places` whose room it uses."""
 
     @property
     def is_removing(self) -> bool:
@@ -51,8 +51,15 @@ class Recovering:
         """The pods that are still to come and for which room is kept."""
         return [(pod, node) for pod, node in self.places if node]
 
+    @property
+    def how(self) -> str:
+        """What was done for the group, for events."""
+        if self.is_move:
+            return "the gang has moved as a whole"
+        return "all members have restarted" if self.starts_anew else "the others have run on"
+
     def comes(self, pod: PodInfo, node: str) -> None:
-        """A pod of the group has a node: it is one of those to come, of its kind and for this node if possible."""
+        """A pod of the group has a node: it takes one of `places`, if possible one of its class and this node."""
         self.failing_since = None
         if self.places:
             place = max(self.places, key=lambda each: (each[0].cls is pod.cls, each[1] == node))
@@ -60,7 +67,7 @@ class Recovering:
             self.coming[pod.uid] = place
 
     def comes_not(self, pod: PodInfo) -> None:
-        """The pod has lost its node again."""
+        """A pod was not bound after all: its place is to be taken again."""
         place = self.coming.pop(pod.uid, None)
         if place is not None:
             self.places.append(place)
@@ -87,7 +94,7 @@ class Stranded:
 
 @dataclass(slots=True, eq=False)
 class UnderWay:
-    """All groups that recover, or would have to, by their keys."""
+    """All groups that recover, and all that would have to but have no place, by their keys."""
 
     handle: Handle
     patience: float
@@ -95,7 +102,7 @@ class UnderWay:
     recovering: dict[str, Recovering] = field(default_factory=dict)
     stranded: dict[str, Stranded] = field(default_factory=dict)
     _held_no_more: bool = False
-    """Whether a recovery has ended for which new members had to wait, and that is still to be announced."""
+    """Whether a recovery has ended while new members had to wait, and `announce` has not said so yet."""
 
     def begin(self, group: PodGroup, plan: RecoveryPlan, since: float) -> Recovering:
         """Keep the room of a plan until its end, or for as long as `are_removed` says."""
@@ -110,7 +117,7 @@ class UnderWay:
         return found
 
     def is_current(self, found: Recovering) -> bool:
-        """Whether a recovery has neither ended nor made way for another one."""
+        """Whether a recovery goes on: it has not ended, and no later recovery of the group has replaced it."""
         return self.recovering.get(found.group.key) is found
 
     def comes(self, key: str, pod: PodInfo, node: str) -> None:
@@ -137,10 +144,10 @@ class UnderWay:
         return found
 
     def end(self, key: str) -> None:
-        """Give the room of a group up. `announce` has to follow when it is known whether it recovers anew."""
+        """Give up the room of a group. Call `announce` afterwards, once it is known whether the group recovers anew."""
         found = self.recovering.get(key)
         if found is not None:
-            self.handle.expect(key, ())  # others are looked at because of that, and its own new members still wait
+            self.handle.expect(key, ())  # wakes pods of other groups; new members of this group still wait
             del self.recovering[key]
             self._held_no_more |= found.is_held
 
@@ -162,8 +169,8 @@ class UnderWay:
             found.failing_since = now
 
     def failing(self, now: float, serves: Callable[[str], bool]) -> list[Recovering]:
-        """The recoveries whose room is of no use: attempts have failed for too long, or pods may not go to
-        a node of it any more; `serves` says whether they may.
+        """The recoveries whose room is of no use: attempts have failed for too long, or they fail and pods may no
+        longer use one of its nodes. `serves` says whether pods may use a node.
         """
         found = [(each, each.failing_since) for each in self.recovering.values() if not each.is_removing]
         return [
@@ -175,9 +182,9 @@ class UnderWay:
     def are_leaving(self, key: str, lost: Container[str]) -> bool:
         """Whether new members of a group have to wait for old ones.
 
-        They wait until all members that are removed end, the lost ones too: as long as one counts as a member, new ones
-        would be placed beside it. A group that starts anew on its own nodes waits until the old ones are gone; those on
-        lost nodes may stay for long, so nobody waits for that.
+        They wait until all removed members are ending, the lost members too: as long as one of these counts as a
+        member, new members would be placed beside it. If a group starts anew on its own nodes, they wait until the old
+        members are gone; only old members on lost nodes are not waited for, because they may stay for long.
         """
         found = self.recovering.get(key)
         if found is None:
@@ -190,7 +197,7 @@ class UnderWay:
         return found.is_held
 
     def announce(self, lost: Container[str]) -> None:
-        """Have new members looked at again that had to wait for old ones, if some do not have to any more."""
+        """Wake the new members that had to wait for old members, if some need not wait any more."""
         held = [key for key, each in self.recovering.items() if each.is_held]
         if self._held_no_more or not all(self.are_leaving(key, lost) for key in held):
             self._held_no_more = False
@@ -202,7 +209,7 @@ class UnderWay:
         found.next_try = min(found.next_try, now + pause)
 
     def strand(self, group: PodGroup, now: float, since: float, pause: float = 1.0) -> Stranded:
-        """A group has no place for lost members; it is tried again after `pause`, or after twice as long as before."""
+        """A group has no place for lost members; it is tried again after `pause` seconds, which double each time."""
         found = self.stranded.get(group.key)
         if found is None:
             found = self.stranded[group.key] = Stranded(group, since, now + pause)

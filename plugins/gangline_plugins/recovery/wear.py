@@ -41,11 +41,11 @@ class NodeWear:
         self._half_life = half_life
         self._nodes: dict[str, _FailurePoints] = {}
         self._next_look = 64
-        """With so many nodes those whose points have faded are dropped."""
+        """When so many nodes are remembered, nodes whose points have faded are dropped."""
         self._columns: tuple[_Floats, _Floats] | None = None
-        """By place in `_nodes`: points, and since when; infinite for points that do not fade now."""
+        """For each node in `_nodes`, in order: its points, and since when; infinite while they do not fade."""
         self._rows: tuple[Rows, Rows] | None = None
-        """Places in `_nodes`, and the row of each."""
+        """The places in `_nodes` of nodes that exist, and the row of each."""
 
     def __len__(self) -> int:
         """How many nodes are remembered."""
@@ -86,7 +86,7 @@ class NodeWear:
         self.rows_changed()
 
     def rows_changed(self) -> None:
-        """A node came or went."""
+        """A node was added or deleted."""
         self._rows = None
 
     def any(self, now: float) -> bool:
@@ -106,7 +106,7 @@ class NodeWear:
         return scores
 
     def _faded(self, now: float) -> _Floats:
-        """By place in `_nodes`: the points now."""
+        """The present points of each node in `_nodes`, in order."""
         if self._columns is None:
             found = self._nodes.values()
             points = np.array([each.points for each in found], dtype=np.float64)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
@@ -45,6 +45,7 @@ from gangline_plugins.memberships import key_of
 from gangline_plugins.reservation.arguments import ReservationArgs
 from gangline_plugins.reservation.ending import EVENTS, End, Notices
 from gangline_plugins.reservation.lifetimes import Lifetimes
+from gangline_plugins.reservation.outlook import Expected
 from gangline_plugins.reservation.planning import ReservationPlan, plan
 from gangline_plugins.reservation.room import KeptRoom, Leaving
 
@@ -76,6 +77,7 @@ class Reservation:
         if self._leaving.kept is not None:
             self._began.set()  # the reservation was made under an earlier configuration
         handle.run(self._look)
+        handle.show(Expected(handle, self._lifetimes, self._leaving))
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
@@ -119,9 +121,24 @@ class Reservation:
         for pods that end before the group starts.
         """
         kept = self._leaving.kept
-        if kept is None or pod.priority > kept.priority or key_of(self._handle, pod) == kept.key:
-            return SKIP
-        return SKIP if self._end_of(pod) <= kept.at else None
+        return None if kept is not None and self._is_kept_from(pod, kept) else SKIP
+
+    @hookimpl
+    def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
+        """Whether the room that is kept is kept from the pod; None without a reservation."""
+        kept = self._leaving.kept
+        return self._is_kept_from(pod, kept) if kept is not None else None
+
+    @hookimpl
+    def identity_all(self, pods: Sequence[PodInfo]) -> Sequence[Hashable] | None:
+        """As `identity` for each."""
+        kept = self._leaving.kept
+        return [self._is_kept_from(pod, kept) for pod in pods] if kept is not None else None
+
+    def _is_kept_from(self, pod: PodInfo, kept: KeptRoom) -> bool:
+        if pod.priority > kept.priority or key_of(self._handle, pod) == kept.key:
+            return False
+        return self._end_of(pod) > kept.at
 
     @hookimpl
     def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:
@@ -134,6 +151,11 @@ class Reservation:
         kept = self._leaving.kept
         if kept is not None and key_of(self._handle, pod) == kept.key:
             self._end(kept, End.SERVED)
+
+    @hookimpl
+    def reserve_all(self) -> Status | None:
+        """Nothing is to be done without a reservation."""
+        return SKIP if self._leaving.kept is None else None
 
     # Its end
 

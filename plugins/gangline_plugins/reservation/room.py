@@ -1,8 +1,8 @@
-"""What is kept for a group on each reserved node, and what will be left over there."""
+"""The amounts that are kept for a group on each reserved node, and the amounts that will be left over there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,6 +88,10 @@ class Leaving:
         for resource, amount in amounts.items():
             self._leaving[resource][place] += amount
         self._counted[pod.uid] = amounts
+
+    def add_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> bool:
+        """These pods are on these rows now; False, with nothing counted, if it matters where each of them is."""
+        return not self._place
 
     def remove(self, pod: PodInfo, row: int) -> None:
         """Pod is no longer on row."""

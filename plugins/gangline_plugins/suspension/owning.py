@@ -1,30 +1,30 @@
-"""Decides which owners may be suspended so that pods go: those all of whose pods go, and who have asked for it.
+"""Decides which owners are suspended to take pods off their nodes: owners that ask for it and lose all of their pods.
 
 Rules:
-- The owner is a Job that nobody controls, or a CronJob; or the JobSet of a Job, if nobody controls that. What another
-  controller has made, that controller may resume at any time.
-- What Kueue admits is left alone. Kueue suspends and resumes its workloads itself, and takes one that somebody
-  deactivates (`spec.active: false`) for deactivated for good. It starts evicted pods again by its own rules.
-- All pods of the owner that have a node are to go. Pods that wait at permit keep their owner from being suspended.
+- The owner is a Job that has no controller or belongs to a CronJob; or the JobSet of a Job, if the JobSet has no
+  controller. An object of any other controller is left alone, because that controller may resume it at any time.
+- An object that Kueue admits is not suspended here. Kueue is asked to take it off: the owner is then the Workload of
+  the topmost object. An object with labels of Kueue but without a running Workload is left alone.
+- All pods of the owner that have a node have to go. A pod that waits at permit keeps its owner from being suspended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from gangline import Handle, PodInfo, State, model, resources
+from gangline_plugins.suspension.kueue import KueueWorkloads, is_of_kueue, may_be_stopped
 from gangline_plugins.telling import Teller
 
 EVICTION = "gangline.dev/eviction"
 """On a pod or its workload: suspend or evict."""
-_KUEUE_LABELS = frozenset(("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/managed", "kueue.x-k8s.io/podset"))
-_KUEUE_WORKLOAD = "kueue.x-k8s.io/workload"
+SUSPENDABLE: tuple[resources.Resource[Any], ...] = (resources.JOBS, resources.JOB_SETS, resources.KUEUE_WORKLOADS)
+"""The kinds of owners."""
 _CRON_JOB = "CronJob"
 _MOST_SHOWN = 40
-_NONE: Mapping[str, str] = {}
 
 
 class EvictionPolicy(StrEnum):
@@ -38,7 +38,7 @@ class EvictionPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SuspendableOwner:
-    """A Job or JobSet."""
+    """A Job, a JobSet, or the Workload by which Kueue admits an object of any kind."""
 
     resource: resources.Resource[Any]
     namespace: str
@@ -47,12 +47,17 @@ class SuspendableOwner:
 
     @property
     def key(self) -> str:
-        """Its name in messages."""
+        """The kind, namespace and name of the owner, for messages."""
         return f"{self.resource.kind} {self.namespace}/{self.name}"
 
     @property
+    def is_of_kueue(self) -> bool:
+        """Whether it is a Workload of Kueue."""
+        return self.resource == resources.KUEUE_WORKLOADS
+
+    @property
     def reference(self) -> model.TypedReference:
-        """What events are about."""
+        """A reference to the owner, for events."""
         resource = self.resource
         return model.TypedReference(resource.kind, self.namespace, self.name, self.uid, resource.api_version)
 
@@ -66,11 +71,12 @@ class OwnedPods:
 
 
 def whole_owners(handle: Handle, pods: Sequence[PodInfo]) -> list[OwnedPods]:
-    """The owners to suspend so that these pods go; no pod of another owner, nor one that may stay, goes with them."""
+    """The owners to suspend to take these pods off their nodes. None of them has other pods with a node."""
     found: dict[str, OwnedPods] = {}
+    owners = OwnerSearch(handle.state)
     for pod in pods:
         if pod.controller is not None and policy_of(handle, pod) is EvictionPolicy.SUSPEND:
-            owner = owner_of(handle.state, pod)
+            owner = owners.of(pod)
             if owner is not None:
                 found.setdefault(owner.uid, OwnedPods(owner)).pods.append(pod)
     if not found:
@@ -80,13 +86,13 @@ def whole_owners(handle: Handle, pods: Sequence[PodInfo]) -> list[OwnedPods]:
     for pod in handle.state.pods.values():
         if pod.namespace in namespaces and pod.controller is not None and not pod.terminating:
             stays = pod.uid not in going or handle.waiting.get(pod.uid) is not None
-            if stays and (owner := owner_of(handle.state, pod)) is not None:
+            if stays and (owner := owners.of(pod)) is not None:
                 found.pop(owner.uid, None)
     return list(found.values())
 
 
 def policy_of(handle: Handle, pod: PodInfo) -> EvictionPolicy:
-    """What a pod or its workload says; a word that is neither is told in an event."""
+    """The policy that a pod or its workload names; EVICT by default. An event on the pod reports any other word."""
     said = handle.workload(pod).get(EVICTION)
     if said is None or said in list(EvictionPolicy):
         return EvictionPolicy(said or EvictionPolicy.EVICT)
@@ -95,32 +101,41 @@ def policy_of(handle: Handle, pod: PodInfo) -> EvictionPolicy:
     return EvictionPolicy.EVICT
 
 
-def owner_of(state: State, pod: PodInfo) -> SuspendableOwner | None:
-    """The owner that is to be suspended so that a pod goes; None if there is none."""
-    job = job_of(state, pod)
-    if job is None or is_of_kueue(pod.labels, pod.annotations) or is_of_kueue(job.metadata.labels):
-        return None
-    above = controller_of(job.metadata.owner_references)
-    if above is None or above.kind == _CRON_JOB:
-        return _named(resources.JOBS, job)
-    job_set = _found(state, resources.JOB_SETS, above, pod.namespace)
-    if job_set is None or is_of_kueue(job_set.metadata.labels) or controller_of(job_set.metadata.owner_references):
-        return None
-    return _named(resources.JOB_SETS, job_set)
+class OwnerSearch:
+    """Finds the owners of pods that may be suspended, by the objects of the moment; made anew for each decision."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._workloads = KueueWorkloads(state)
+
+    def of(self, pod: PodInfo) -> SuspendableOwner | None:
+        """The owner of a pod that may be suspended; None if there is none."""
+        job, job_set = job_of(self._state, pod), None
+        above = controller_of(job.metadata.owner_references) if job is not None else None
+        if above is not None:
+            job_set = _found(self._state, resources.JOB_SETS, above, pod.namespace)
+        chain = [each.metadata for each in (job, job_set) if each is not None]
+        over = [pod.controller, *(controller_of(meta.owner_references) for meta in chain)]
+        workloads = self._workloads.of(pod.namespace, [each.uid for each in over if each is not None])
+        if workloads:
+            is_one = len(workloads) == 1 and may_be_stopped(workloads[0])
+            return _named(resources.KUEUE_WORKLOADS, workloads[0]) if is_one else None
+        if is_of_kueue(pod.labels, pod.annotations) or any(is_of_kueue(meta.labels) for meta in chain):
+            return None
+        if job is None or above is None or above.kind == _CRON_JOB:
+            return None if job is None else _named(resources.JOBS, job)
+        if job_set is None or controller_of(job_set.metadata.owner_references):
+            return None
+        return _named(resources.JOB_SETS, job_set)
 
 
 def job_of(state: State, pod: PodInfo) -> model.Job | None:
-    """The Job of a pod."""
+    """The Job that controls a pod; None if there is none."""
     controller = pod.controller
     found: model.Job | None = None
     if controller is not None:
         found = _found(state, resources.JOBS, controller, pod.namespace)
     return found
-
-
-def is_of_kueue(labels: Mapping[str, str] | None, annotations: Mapping[str, str] = _NONE) -> bool:
-    """Whether Kueue says when an object with these labels and annotations runs."""
-    return not _KUEUE_LABELS.isdisjoint(labels or _NONE) or _KUEUE_WORKLOAD in annotations
 
 
 def controller_of(owners: Iterable[model.OwnerReference]) -> model.OwnerReference | None:

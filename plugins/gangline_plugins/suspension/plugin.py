@@ -5,9 +5,10 @@ controller creates the next ones late: twice as late after each pod. A Job that 
 of that. So an owner may ask for it with the annotation `gangline.dev/eviction: suspend`. The modules:
 
 - `owning` decides which owners may be suspended: those all of whose pods have to go.
+- `kueue` says which Workload of Kueue stands for pods, and when Kueue may be asked to stop it.
 - `suspending` suspends them; `suspenders` is where other plugins ask for it.
 - `resuming` looks every few seconds whether the pods of suspended owners have room (`templates`), and resumes them.
-- `record` is what stands on a suspended owner; `writing` makes every write.
+- `record` defines the annotations on a suspended owner; `writing` makes every write.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Annotated, Any
 import msgspec
 
 from gangline import Action, EventHint, Handle, PodInfo, Status, hookimpl, on, resources, unschedulable
-from gangline_plugins.suspension.owning import job_of
+from gangline_plugins.suspension.owning import SUSPENDABLE, job_of
 from gangline_plugins.suspension.record import SUSPENDED_BY
 from gangline_plugins.suspension.resuming import Resuming, is_suspended_by
 from gangline_plugins.suspension.suspenders import Suspenders
@@ -43,7 +44,7 @@ class Suspension:
 
     name = "Suspension"
     args_type = SuspensionArgs
-    watches = (resources.JOBS, resources.JOB_SETS)
+    watches = (resources.JOBS, resources.JOB_SETS, resources.Selection(resources.KUEUE_WORKLOADS, is_needed=False))
 
     def __init__(self, args: SuspensionArgs, handle: Handle) -> None:
         self._handle = handle
@@ -53,18 +54,18 @@ class Suspension:
         self._resuming = Resuming(handle, writer, args.resume_seconds)
         self._changed = asyncio.Event()
         self._suspended: dict[str, Any] = {}
-        """By UID: the owners with a record of this profile."""
+        """The owners with a record of this profile, by UID."""
         suspenders = handle.state.shared(Suspenders)
         suspenders.add(handle.profile, suspending)
         handle.state.at_end(lambda: suspenders.remove(handle.profile, suspending))
-        handle.state.store(resources.JOBS).subscribe(self)
-        handle.state.store(resources.JOB_SETS).subscribe(self)
+        for kind in SUSPENDABLE:
+            handle.state.store(kind).subscribe(self)
         handle.run(self._work)
 
     # The owners
 
     def on_upsert(self, obj: Any) -> None:
-        """A Job or JobSet came or has changed."""
+        """A Job, JobSet or Workload was added or has changed."""
         if is_suspended_by(self._handle.profile, obj):
             self._suspended[obj.metadata.uid] = obj
             self._changed.set()
@@ -72,7 +73,7 @@ class Suspension:
             self._suspended.pop(obj.metadata.uid, None)
 
     def on_remove(self, obj: Any) -> None:
-        """A Job or JobSet went."""
+        """A Job, JobSet or Workload was deleted."""
         self._suspended.pop(obj.metadata.uid, None)
 
     # Hooks

@@ -7,16 +7,17 @@ Gangline remembers nothing else, so any later leader can go on. Kubernetes count
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 from gangline import moments, rfc3339, texts
 
 SUSPENDED_BY = "gangline.dev/suspended-by"
-"""On a Job or JobSet: the profile that has suspended it and resumes it. Remove it to keep the object suspended."""
+"""On a Job, JobSet or Workload of Kueue: the profile that has suspended it and resumes it. Remove it to keep the object
+suspended.
+"""
 SUSPENSION = "gangline.dev/suspension"
-"""On a Job or JobSet: when and why the scheduler has suspended it, as JSON."""
+"""On a Job, JobSet or Workload of Kueue: when and why the scheduler has suspended it, as JSON."""
 _MOST_WHY = 200
 
 
@@ -43,7 +44,7 @@ def written(profile: str, now: float, generation: int, priority: int, why: str) 
     return {SUSPENDED_BY: profile, SUSPENSION: msgspec.json.encode(record).decode()}
 
 
-def removed() -> dict[str, Any]:
+def removed() -> dict[str, str | None]:
     """What takes the annotations away, in a patch."""
     return {SUSPENDED_BY: None, SUSPENSION: None}
 

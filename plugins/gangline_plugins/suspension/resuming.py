@@ -2,6 +2,10 @@
 
 The records are on the owners, so a scheduler that has just taken over goes on where the last one stopped. Changes by
 others have precedence: if an owner runs again, or its spec has been changed since, Gangline leaves it alone.
+
+A Workload of Kueue is resumed as soon as Kueue has taken its quota back, whether or not it has room; or after half a
+minute, because a Kueue that is not at work must not find it deactivated. If the record of its suspension cannot be
+read, it is resumed at once.
 """
 
 from __future__ import annotations
@@ -13,14 +17,18 @@ from typing import Any
 
 from gangline import GANG_SECONDS, Deadline, GanglineError, Handle, Membership, PodInfo, model, resources
 from gangline_plugins.suspension import record as records
-from gangline_plugins.suspension.owning import SuspendableOwner, owner_of
-from gangline_plugins.suspension.record import SUSPENDED_BY, SuspensionRecord
+from gangline_plugins.suspension.kueue import has_quota
+from gangline_plugins.suspension.owning import SUSPENDABLE, OwnerSearch, SuspendableOwner
+from gangline_plugins.suspension.record import SUSPENDED_BY, SUSPENSION, SuspensionRecord
 from gangline_plugins.suspension.templates import WITH_TEMPLATES, pods_to_come
 from gangline_plugins.suspension.writing import OwnerWriter, is_ours
 
 log = logging.getLogger(__name__)
 _AT_ONCE_SECONDS = 0.05
 """CPU time of one round for trying out whether owners have room; those that are left come first in the next."""
+
+_PATIENCE = 30.0
+"""Seconds after which a Workload is resumed though Kueue has not taken it off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +49,7 @@ class Resuming:
         self._writer = writer
         self._resume_seconds = resume_seconds
         self._looked_at: dict[str, int] = {}
-        """By UID of an owner: the number of the round in which it was tried out last."""
+        """The number of the round in which each owner was tried out last, by the UID of the owner."""
         self._round = 0
 
     async def look(self, found: Iterable[Any]) -> None:
@@ -52,7 +60,10 @@ class Resuming:
         waiting: list[SuspendedOwner] = []
         for obj in found:
             each = self._read(obj)
-            if each is None:
+            if isinstance(obj, model.KueueWorkload) and obj.spec.suspend:
+                if each is None or not has_quota(obj) or self._handle.clock.now() >= each.since + _PATIENCE:
+                    await self._resume(_owner(obj), "Kueue may admit it again")
+            elif each is None:
                 await self._let_go(obj)
             else:
                 waiting.append(each)
@@ -63,14 +74,14 @@ class Resuming:
         running = self._running(waiting)
         stopped = [each for each in waiting if each.owner.uid not in running]
         for each in filter(self._is_over, stopped):
-            await self._resume(each, f"it was suspended for {self._resume_seconds:g} s")
+            await self._resume(each.owner, f"it was suspended for {self._resume_seconds:g} s")
         budget = Deadline(_AT_ONCE_SECONDS)
         for each in sorted((each for each in stopped if not self._is_over(each)), key=self._order):
             if budget.passed:
                 return
             self._looked_at[each.owner.uid] = self._round
             if await self._has_room(each):
-                await self._resume(each, "there is room for it")
+                await self._resume(each.owner, "there is room for it")
                 return
 
     def _order(self, each: SuspendedOwner) -> tuple[int, int, float, str]:
@@ -78,7 +89,7 @@ class Resuming:
         return self._looked_at[each.owner.uid], -each.record.priority, each.since, each.owner.uid
 
     def _read(self, obj: Any) -> SuspendedOwner | None:
-        """The suspension; None if this profile has no say in it any more."""
+        """A suspended owner with its record; None if this profile may not resume the owner any more."""
         if not obj.spec.suspend or not is_ours(obj, self._handle.profile):
             return None
         try:
@@ -92,14 +103,14 @@ class Resuming:
 
     async def _let_go(self, obj: Any) -> None:
         owner = _owner(obj)
-        if await self._writer.let_go(owner) and obj.spec.suspend:
+        if await self._writer.let_go(owner, (obj.metadata.annotations or {}).get(SUSPENSION)) and obj.spec.suspend:
             note = "it was changed after the scheduler had suspended it, so it is left to whoever has changed it"
             self._writer.tell(owner, "Normal", "SuspensionLeft", note)
 
-    async def _resume(self, each: SuspendedOwner, why: str) -> None:
-        if await self._writer.resume(each.owner):
-            log.info("%s is resumed: %s", each.owner.key, why)
-            self._writer.tell(each.owner, "Normal", "ResumedByScheduler", why)
+    async def _resume(self, owner: SuspendableOwner, why: str) -> None:
+        if await self._writer.resume(owner):
+            log.info("%s is resumed: %s", owner.key, why)
+            self._writer.tell(owner, "Normal", "ResumedByScheduler", why)
 
     def _running(self, waiting: list[SuspendedOwner]) -> set[str]:
         """The UIDs of owners with pods on nodes that their controllers have not deleted yet.
@@ -108,8 +119,9 @@ class Resuming:
         """
         namespaces = {each.owner.namespace for each in waiting}
         placed = (pod for pod in self._handle.state.pods.values() if pod.namespace in namespaces)
-        owners = (owner_of(self._handle.state, pod) for pod in placed if not pod.terminating)
-        return {owner.uid for owner in owners if owner is not None}
+        owners = OwnerSearch(self._handle.state)
+        found = (owners.of(pod) for pod in placed if not pod.terminating)
+        return {owner.uid for owner in found if owner is not None}
 
     async def _has_room(self, each: SuspendedOwner) -> bool:
         """Whether all pods that the owner would create, or those that start first, fit now."""
@@ -139,10 +151,10 @@ class Resuming:
 
 
 def is_suspended_by(profile: str, obj: Any) -> bool:
-    """Whether a Job or JobSet has a record of this profile."""
+    """Whether a Job, JobSet or Workload has a record of this profile."""
     return (obj.metadata.annotations or {}).get(SUSPENDED_BY) == profile
 
 
 def _owner(obj: Any) -> SuspendableOwner:
-    resource: resources.Resource[Any] = resources.JOBS if isinstance(obj, model.Job) else resources.JOB_SETS
+    resource: resources.Resource[Any] = next(kind for kind in SUSPENDABLE if isinstance(obj, kind.type))
     return SuspendableOwner(resource, obj.metadata.namespace, obj.metadata.name, obj.metadata.uid)

@@ -6,6 +6,9 @@
 4. Pods that are still there after half a minute are left to be removed by the caller.
 5. For a restart the owner is resumed as soon as its pods are going. If this process dies before that, or the write
    fails, the record stays, and the owner is resumed as any other.
+
+A Workload of Kueue is resumed as for a restart in any case, when Kueue has taken its quota back: Kueue decides when it
+is admitted again.
 """
 
 from __future__ import annotations
@@ -13,8 +16,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from gangline import Handle, PodInfo
-from gangline_plugins.suspension.owning import OwnedPods, whole_owners
+from gangline import Handle, PodInfo, resources
+from gangline_plugins.suspension.kueue import has_quota
+from gangline_plugins.suspension.owning import OwnedPods, SuspendableOwner, whole_owners
 from gangline_plugins.suspension.suspenders import Mark
 from gangline_plugins.suspension.writing import OwnerWriter
 
@@ -65,20 +69,29 @@ class Suspending:
                 await mark(pod)
         if not await self._writer.suspend(owner, priority, why):
             return owned.pods
-        note = f"{why}; resumed {'as soon as its pods are gone' if is_restart else self._until_resumed}"
-        self._writer.tell(owner, "Normal", "SuspendedByScheduler", note)
-        left = await self._staying(owned.pods)
-        if is_restart and await self._writer.resume(owner):
-            note = "its pods are going, and room is kept for the next ones"
-            self._writer.tell(owner, "Normal", "ResumedByScheduler", note)
+        until = "as soon as its pods are gone" if is_restart else self._until_resumed
+        what = "Kueue admits it again by its own rules" if owner.is_of_kueue else f"resumed {until}"
+        self._writer.tell(owner, "Normal", "SuspendedByScheduler", f"{why}; {what}")
+        left = await self._staying(owned)
+        if (is_restart or owner.is_of_kueue) and await self._writer.resume(owner):
+            note = "room is kept for the next ones" if is_restart else "Kueue may admit it again"
+            self._writer.tell(owner, "Normal", "ResumedByScheduler", f"its pods are going, and {note}")
         return left
 
-    async def _staying(self, pods: Sequence[PodInfo]) -> list[PodInfo]:
+    async def _staying(self, owned: OwnedPods) -> list[PodInfo]:
         """Wait until all of these pods are going; returns those that still are not when patience is over."""
         deadline = self._handle.clock.monotonic() + _PATIENCE
         while True:
             known = self._handle.state.pods
-            left = [pod for pod in pods if (now := known.get(pod.uid)) is not None and not now.terminating]
-            if not left or self._handle.clock.monotonic() > deadline:
+            left = [pod for pod in owned.pods if (now := known.get(pod.uid)) is not None and not now.terminating]
+            is_over = not left and not self._has_quota(owned.owner)
+            if is_over or self._handle.clock.monotonic() > deadline:
                 return left
             await self._sleep(_LOOK)
+
+    def _has_quota(self, owner: SuspendableOwner) -> bool:
+        """Whether the owner is a Workload of which Kueue has not taken the quota back yet."""
+        if not owner.is_of_kueue:
+            return False
+        found = self._handle.state.store(resources.KUEUE_WORKLOADS).get(owner.name, owner.namespace)
+        return found is not None and found.metadata.uid == owner.uid and has_quota(found)

@@ -69,7 +69,7 @@ WITH_TEMPLATES: Mapping[str, resources.Resource[Any]] = {
     each.kind: resources.Resource(each.group, each.version, each.plural, each.kind, type_)
     for each, type_ in ((resources.JOBS, WholeJob), (resources.JOB_SETS, WholeJobSet))
 }
-"""By kind: how to ask for an owner with its templates."""
+"""For each kind of owner, the resource with which to read the owner together with its pod templates."""
 
 
 def pods_to_come(state: State, owner: SuspendableOwner, found: Any, priority: int) -> list[PodInfo]:

@@ -1,7 +1,8 @@
 """Suspends and resumes owners: reads the newest object, decides, and writes if nothing has changed since. Does the I/O.
 
 Every write names the resourceVersion that was read, so whoever changes the object at the same moment wins, and the
-decision is made again. So it is after a failure that may pass; a write that got no answer may have been made.
+decision is made again. The decision is also made again after a failure that may pass: a write without an answer may
+have been made.
 """
 
 from __future__ import annotations
@@ -9,62 +10,92 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from gangline import GanglineError, Handle, NotFound
+from gangline import GanglineError, Handle, NotFound, model
 from gangline_plugins.retrying import MAY_PASS
 from gangline_plugins.suspension import record as records
-from gangline_plugins.suspension.owning import SuspendableOwner, is_of_kueue
-from gangline_plugins.suspension.record import SUSPENDED_BY
+from gangline_plugins.suspension.kueue import is_of_kueue, may_be_stopped
+from gangline_plugins.suspension.owning import SuspendableOwner
+from gangline_plugins.suspension.record import SUSPENDED_BY, SUSPENSION
 
 log = logging.getLogger(__name__)
 _PAUSES = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0)
 """Seconds to wait before each retry."""
-Change = Callable[[Any], Mapping[str, Any] | None]
-"""From the newest object to what is to be written; None if nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerChange:
+    """A change of an owner that is to be written."""
+
+    record: Mapping[str, str | None]
+    """The annotations of the record to write; None removes an annotation."""
+    suspend: bool | None = None
+    """Whether the owner is to be suspended; None leaves the field as it is."""
+
+    def patch(self, owner: SuspendableOwner) -> dict[str, Any]:
+        """The change as a patch."""
+        if self.suspend is None:
+            return {"metadata": {"annotations": self.record}}
+        spec = {"active": not self.suspend} if owner.is_of_kueue else {"suspend": self.suspend}
+        return {"metadata": {"annotations": self.record}, "spec": spec}
+
+    def is_made(self, found: Any) -> bool:
+        """Whether an object is as this change would make it."""
+        annotations = found.metadata.annotations or {}
+        is_so = self.suspend is None or bool(found.spec.suspend) == self.suspend
+        return is_so and all(annotations.get(key) == said for key, said in self.record.items())
+
+
+Change = Callable[[Any], OwnerChange | None]
+"""From the newest object to the change to write; None to write nothing."""
 
 
 class OwnerWriter:
-    """Writes the field `suspend` of Jobs and JobSets, and the record of it."""
+    """Writes the field `suspend` of Jobs and JobSets, or `active` of Workloads, and the record of it."""
 
     def __init__(self, handle: Handle, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self._handle = handle
         self._sleep = sleep
 
     async def suspend(self, owner: SuspendableOwner, priority: int, why: str) -> bool:
-        """Suspend an owner, unless it is suspended; whether this was done. A failure is told in an event."""
+        """Suspend an owner that is not suspended yet; False if nothing was done. An event reports a failure."""
         now, profile = self._handle.clock.now(), self._handle.profile
 
-        def change(found: Any) -> Mapping[str, Any] | None:
-            meta = found.metadata
-            if found.spec.suspend or meta.deletion_timestamp is not None or is_of_kueue(meta.labels):
+        def change(found: Any) -> OwnerChange | None:
+            if not _may_be_suspended(found):
                 return None
-            said = records.written(profile, now, meta.generation + 1, priority, why)
-            return {"metadata": {"annotations": said}, "spec": {"suspend": True}}
+            said = records.written(profile, now, found.metadata.generation + 1, priority, why)
+            return OwnerChange(said, suspend=True)
 
         return await self._change(owner, change)
 
     async def resume(self, owner: SuspendableOwner) -> bool:
-        """Resume an owner that this profile has suspended; whether this was done."""
+        """Resume an owner that this profile has suspended; False if nothing was done."""
 
-        def change(found: Any) -> Mapping[str, Any] | None:
+        def change(found: Any) -> OwnerChange | None:
             if not found.spec.suspend or not is_ours(found, self._handle.profile):
                 return None
-            return {"metadata": {"annotations": records.removed()}, "spec": {"suspend": False}}
+            return OwnerChange(records.removed(), suspend=False)
 
         return await self._change(owner, change)
 
-    async def let_go(self, owner: SuspendableOwner) -> bool:
-        """Remove the record from an owner that somebody else has taken over; whether this was done."""
+    async def let_go(self, owner: SuspendableOwner, record: str | None) -> bool:
+        """Remove this record from an owner that somebody else has taken over; False if nothing was done.
 
-        def change(found: Any) -> Mapping[str, Any] | None:
+        The record of a later suspension stays: without it nobody would resume the owner.
+        """
+
+        def change(found: Any) -> OwnerChange | None:
             annotations = found.metadata.annotations or {}
-            return {"metadata": {"annotations": records.removed()}} if SUSPENDED_BY in annotations else None
+            is_same = SUSPENDED_BY in annotations and annotations.get(SUSPENSION) == record
+            return OwnerChange(records.removed()) if is_same else None
 
         return await self._change(owner, change)
 
     async def _change(self, owner: SuspendableOwner, change: Change) -> bool:
-        sent: list[Mapping[str, Any]] = []
+        sent: list[OwnerChange] = []
         try:
             for pause in (*_PAUSES, None):
                 try:
@@ -80,18 +111,23 @@ class OwnerWriter:
             self.tell(owner, "Warning", "SuspensionFailed", f"the scheduler cannot suspend or resume it: {error}")
         return False
 
-    async def _try(self, owner: SuspendableOwner, change: Change, sent: list[Mapping[str, Any]]) -> bool:
-        """Read, decide and write; `sent` has what was written before, without an answer, and what is written now."""
+    async def _try(self, owner: SuspendableOwner, change: Change, sent: list[OwnerChange]) -> bool:
+        """Read the owner, decide and write; False if nothing is to be written. Raises ApiError.
+
+        `sent` has the changes of earlier tries, whose writes may have been made without an answer; a new change is
+        added.
+        """
         client, resource = self._handle.client, owner.resource
         found = await client.get(resource, owner.name, namespace=owner.namespace)
         if found.metadata.uid != owner.uid:
             return False
-        if any(_is_made(found, patch) for patch in sent):
+        if any(each.is_made(found) for each in sent):
             return True
-        patch = change(found)
-        if patch is None:
+        wanted = change(found)
+        if wanted is None:
             return False
-        sent.append(patch)
+        sent.append(wanted)
+        patch = wanted.patch(owner)
         seen = {"uid": owner.uid, "resourceVersion": found.metadata.resource_version}
         whole = {**patch, "metadata": {**patch["metadata"], **seen}}
         await client.patch(resource, owner.name, whole, namespace=owner.namespace)
@@ -102,17 +138,21 @@ class OwnerWriter:
         self._handle.recorder.about(owner.reference, self._handle.profile, kind, reason, note, "Suspending")
 
 
-def _is_made(found: Any, patch: Mapping[str, Any]) -> bool:
-    """Whether an object is as a patch would make it."""
-    annotations = found.metadata.annotations or {}
-    said = patch["metadata"]["annotations"]
-    suspend = patch.get("spec", {}).get("suspend", found.spec.suspend)
-    return bool(found.spec.suspend) == bool(suspend) and all(annotations.get(key) == said[key] for key in said)
+def _may_be_suspended(found: Any) -> bool:
+    if isinstance(found, model.KueueWorkload):
+        return may_be_stopped(found)
+    meta = found.metadata
+    return not found.spec.suspend and meta.deletion_timestamp is None and not is_of_kueue(meta.labels)
 
 
 def is_ours(found: Any, profile: str) -> bool:
-    """Whether this profile has suspended an object, and nobody has changed its spec since."""
+    """Whether this profile has suspended an object, and nobody has changed its spec since.
+
+    Of a Workload the record alone counts: Kueue changes the spec too, and the Workload must not stay inactive for that.
+    """
     annotations = found.metadata.annotations or {}
+    if isinstance(found, model.KueueWorkload):
+        return bool(annotations.get(SUSPENDED_BY) == profile)
     if annotations.get(SUSPENDED_BY) != profile or is_of_kueue(found.metadata.labels):
         return False
     try:

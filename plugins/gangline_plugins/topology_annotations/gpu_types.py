@@ -103,7 +103,7 @@ class GpuTypes:
             yield from (column.values[number] for number in numbers)
 
     def _offered(self, types: tuple[str, ...]) -> Answers:
-        """What the narrowest domain that says so answers for each row."""
+        """For each row the answer of the narrowest domain that lists types."""
         levels = self._topology.chain()
         if (self._version, self._levels) != (self._configured.version, levels) or len(self._kept) > _MOST_KEPT:
             self._version, self._levels, self._kept = self._configured.version, levels, {}

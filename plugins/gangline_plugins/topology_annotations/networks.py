@@ -91,7 +91,7 @@ class Networks:
         return self._column("latency", lambda domain: domain.max_latency, _narrower)[nodes.index]
 
     def _column(self, name: str, read: Callable[[Domain], int | None], merge: Callable[[Ints, Ints], Ints]) -> Ints:
-        """What is configured of the domains of each row, from the widest level to the narrowest."""
+        """For each row the configured values of its domains, merged from the widest level to the narrowest."""
         levels = self._topology.chain()
         kept = self._kept.get(name)
         size = len(levels[0].ids) if levels else len(self._handle.nodes)

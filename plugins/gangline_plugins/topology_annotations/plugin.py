@@ -125,6 +125,14 @@ class TopologyAnnotations:
             self._tell(pod)
 
     @hookimpl
+    def pre_cycle_all(self, pods: Sequence[PodInfo]) -> None:
+        """As `pre_cycle` for each."""
+        self._configured.refresh()
+        for pod in pods:
+            if (pod.annotations or pod.owners) and not pod.node_name:
+                self._tell(pod)
+
+    @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         """Read the annotations of the pod and its owners; pods without wishes skip the plugin."""
         wishes = self._wishes(pod)
@@ -148,6 +156,13 @@ class TopologyAnnotations:
         """The wishes of the pod and its owners."""
         wishes = read(annotations)[0] if annotations else NO_WISHES
         return None if wishes is NO_WISHES else wishes
+
+    @hookimpl
+    def identity_all(
+        self, pods: Sequence[PodInfo], annotations: Sequence[Mapping[str, str]]
+    ) -> Sequence[Hashable] | None:
+        """As `identity` for each."""
+        return list(map(self.identity, pods, annotations)) if any(annotations) else None
 
     @hookimpl
     def pre_score(self, cycle: Cycle, pod: PodInfo) -> Status | None:

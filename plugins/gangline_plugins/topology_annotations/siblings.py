@@ -5,7 +5,7 @@ An owner is identified by namespace and UID, because a pod of a different namesp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gangline import OwnerKey, PodInfo, key_of
 
@@ -31,6 +31,18 @@ class Siblings:
         if owner is not None:
             rows = self._rows.setdefault(key_of(owner, pod.namespace), {})
             rows[row] = rows.get(row, 0) + 1
+
+    def add_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> bool:
+        """As `add` for each of these pods, which all have the same owners; else False, with nothing added."""
+        owners = pods[0].owners
+        if any([pod.owners != owners for pod in pods]):
+            return False
+        owner = pods[0].controller
+        if owner is not None:
+            there = self._rows.setdefault(key_of(owner, pods[0].namespace), {})
+            for row in rows:
+                there[row] = there.get(row, 0) + 1
+        return True
 
     def remove(self, pod: PodInfo, row: int) -> None:
         """The pod is no longer on row."""

@@ -61,7 +61,7 @@ class UsesOfRows:
         self._counts: NDArray[np.int64] = np.zeros(64, dtype=np.int64)
 
     def concerns(self, cls: PodClass) -> bool:
-        """Whether its pods have volumes that count."""
+        """Whether pods of this class have volumes that count."""
         return has_attachable(cls)
 
     def add(self, pod: PodInfo, row: int) -> None:

@@ -110,7 +110,7 @@ class VolumesInUse:
         self._disks: defaultdict[Disk, dict[int, Counter[bool]]] = defaultdict(dict)
 
     def concerns(self, cls: PodClass) -> bool:
-        """Whether its pods have volumes."""
+        """Whether pods of this class have volumes."""
         return bool(cls.spec.volumes)
 
     def add(self, pod: PodInfo, row: int) -> None:

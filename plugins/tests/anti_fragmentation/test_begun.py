@@ -6,20 +6,23 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from framework.tests.gangs import LEAF, SPINE, Gangs, fabric
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline.state.cache import Cache
-from gangline.testing import cluster, make_node, make_pod
+from gangline import resources
+from gangline.testing import Cache, cluster, make_node, make_pod
+from gangline.testing.gangs import LEAF, SPINE, Gangs, fabric
 from gangline_plugins.anti_fragmentation import AntiFragmentation
+from gangline_plugins.anti_fragmentation.arguments import AntiFragmentationArgs, TypicalPod
+
+from ..gpu.gpu_cases import report
 
 NODES = [f"s{s}-l{leaf}-n{n}" for s in range(2) for leaf in range(2) for n in range(2)]
 Scores = Callable[[], dict[str, float]]
 
 
-def scoring(cache: Cache) -> tuple[Gangs, Scores]:
-    gangs = Gangs(cache, AntiFragmentation)
+def scoring(cache: Cache, args: AntiFragmentationArgs | None = None) -> tuple[Gangs, Scores]:
+    gangs = Gangs(cache, AntiFragmentation, args={"AntiFragmentation": args or AntiFragmentationArgs()})
 
     def scores() -> dict[str, float]:
         filtered = gangs.runtime.evaluator.filter(cache.record(make_pod("new", gpus=1)))
@@ -57,6 +60,24 @@ def test_a_node_of_a_begun_leaf_scores_more_and_then_one_of_a_begun_spine(steps:
             for other in NODES:
                 if order_of(one, used) > order_of(other, used):
                     assert found[one] > found[other]
+
+
+@given(st.lists(st.tuples(st.sampled_from([*NODES, "out"]), st.integers(0, 8)), max_size=12))
+def test_scores_are_those_of_a_plugin_that_has_just_begun(steps: list[tuple[str, int]]) -> None:
+    cache = fabric(spines=2, leaves=2, nodes=2)
+    for name, labels in (("out", {}), ("spine only", {SPINE: "s0"})):
+        cache.upsert_node(make_node(name, gpus=8, cpu=64, labels=labels))
+    for name in ("s0-l0-n0", "s1-l0-n1", "out"):
+        cache.store(resources.GPU_NODE_STATUSES).upsert(report(name))
+    args = AntiFragmentationArgs(typical_pods=[TypicalPod(0.7, cpu=8, gpus=1), TypicalPod(0.3, cpu=16, gpus=4)])
+    _, scores = scoring(cache, args)
+    for number, (node, gpus) in enumerate(steps):
+        if gpus:
+            cache.upsert_pod(cache.record(make_pod(f"busy-{number}", gpus=gpus, node=node)))
+        elif found := next((p for p in cache.pods.values() if cache.nodes.names[p.row] == node), None):
+            cache.remove_pod(found.uid)
+
+        assert scores() == scoring(cache, args)[1]()
 
 
 def test_of_nodes_that_are_alike_the_one_in_the_fullest_leaf_comes_first() -> None:

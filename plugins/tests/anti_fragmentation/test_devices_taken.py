@@ -6,22 +6,10 @@ from typing import Any, Literal
 
 import pytest
 
-from gangline.deciding.scheduling import Decision, decide
-from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
+from gangline import custom_resources, resources
 from gangline.model import ObjectMeta
-from gangline.queueing.units import Unit
-from gangline.state.cache import Cache
-from gangline.testing import cluster, make_node, make_pod, make_runtime
-from gangline.wire.custom_resources import (
-    CLAIM,
-    ClaimDevices,
-    GpuClaim,
-    GpuClaimSpec,
-    GpuDevice,
-    GpuNodeStatus,
-    GpuNodeStatusSpec,
-    GpuNodeStatusStatus,
-)
+from gangline.testing import Cache, cluster, make_node, make_pod, make_runtime
+from gangline.testing.deciding import Decision, decide
 from gangline_plugins.anti_fragmentation import AntiFragmentation
 from gangline_plugins.anti_fragmentation.arguments import AntiFragmentationArgs, TypicalPod
 from gangline_plugins.gpu.claim import GpuClaim as GpuClaimPlugin
@@ -33,14 +21,20 @@ TYPICAL = [TypicalPod(0.9, gpus=1, fraction=0.5), TypicalPod(0.1, gpus=1)]
 def node() -> Cache:
     """One node with two GPUs, of which 400 and 500 thousandths are free."""
     cache = cluster([make_node("a", gpus=2)])
-    devices = [GpuDevice(id=id, uuid=f"{id}", health="Healthy") for id in range(2)]
-    status = GpuNodeStatusStatus(total=2, devices=devices)
-    cache.store(GPU_NODE_STATUSES).upsert(GpuNodeStatus(ObjectMeta(name="a"), GpuNodeStatusSpec("a"), status))
+    devices = [custom_resources.GpuDevice(id=id, uuid=f"{id}", health="Healthy") for id in range(2)]
+    status = custom_resources.GpuNodeStatusStatus(total=2, devices=devices)
+    cache.store(resources.GPU_NODE_STATUSES).upsert(
+        custom_resources.GpuNodeStatus(ObjectMeta(name="a"), custom_resources.GpuNodeStatusSpec("a"), status)
+    )
     for percent in (30, 50, 60):
-        spec = GpuClaimSpec(devices=ClaimDevices(exclusivity="Shared", fraction=percent / 100))
-        cache.store(GPU_CLAIMS).upsert(GpuClaim(ObjectMeta(name=f"{percent}", namespace="default"), spec))
+        spec = custom_resources.GpuClaimSpec(
+            devices=custom_resources.ClaimDevices(exclusivity="Shared", fraction=percent / 100)
+        )
+        cache.store(resources.GPU_CLAIMS).upsert(
+            custom_resources.GpuClaim(ObjectMeta(name=f"{percent}", namespace="default"), spec)
+        )
     for name, percent, id in (("p0", 60, "0"), ("p1", 50, "1")):
-        annotations = {CLAIM: f"{percent}", "gpu.scheduling/allocated": id}
+        annotations = {custom_resources.CLAIM: f"{percent}", "gpu.scheduling/allocated": id}
         cache.upsert_pod(cache.record(make_pod(name, node="a", annotations=annotations)))
     return cache
 
@@ -48,8 +42,8 @@ def node() -> Cache:
 def placed(score: Literal["balanced", "published"], cache: Cache, percent: int) -> Any:
     args = AntiFragmentationArgs(score=score, typical_pods=TYPICAL)
     runtime = make_runtime(cache, AntiFragmentation, GpuClaimPlugin, args={"AntiFragmentation": args})
-    record = cache.record(make_pod("new", annotations={CLAIM: f"{percent}"}))
-    decision = decide(Unit([record], added=0.0), runtime, cache, {})
+    record = cache.record(make_pod("new", annotations={custom_resources.CLAIM: f"{percent}"}))
+    decision = decide(runtime, record)
     assert isinstance(decision, Decision)
     allocation = device_table(cache).allocation(record.uid)
     assert allocation is not None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from framework.tests.gangs import Gangs, fabric
 
 from gangline import PodInfo
 from gangline.testing import GPU, make_pod
+from gangline.testing.gangs import Gangs, fabric
 from gangline_plugins.anti_fragmentation import AntiFragmentation
 
 

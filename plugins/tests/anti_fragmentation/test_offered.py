@@ -10,12 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline import PodInfo, config, model
-from gangline.kube.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
-from gangline.profile.assembly import judging_runtimes
-from gangline.profile.runtime import Runtime
-from gangline.state.cache import Cache
-from gangline.testing import FakeHandle, cluster, make_node, make_pod
+from gangline import PodInfo, model, resources
+from gangline.testing import Cache, FakeHandle, Runtime, cluster, make_node, make_pod
+from gangline.testing.configured import make_profiles
 from gangline_plugins.anti_fragmentation.arguments import PRODUCT
 from gangline_plugins.anti_fragmentation.offered import OfferedGpus
 
@@ -36,7 +33,7 @@ def nodes(number: int, gpus: int) -> Cache:
 def offering(number: int, share: bool = False) -> Cache:
     """Nodes on which a driver offers the GPUs."""
     cache = nodes(number, 0)
-    cache.store(DEVICE_CLASSES).upsert(model.DeviceClass(model.ObjectMeta("gpu")))
+    cache.store(resources.DEVICE_CLASSES).upsert(model.DeviceClass(model.ObjectMeta("gpu")))
     capacity = {"share": model.DeviceCapacity("1000")} if share else {}
     for at in range(number):
         devices = [
@@ -44,7 +41,7 @@ def offering(number: int, share: bool = False) -> Cache:
             for gpu in range(GPUS)
         ]
         spec = model.ResourceSliceSpec("gpu.example.com", model.ResourcePool(f"n{at}", 1, 1), f"n{at}", devices=devices)
-        cache.store(RESOURCE_SLICES).upsert(model.ResourceSlice(model.ObjectMeta(f"s{at}"), spec))
+        cache.store(resources.RESOURCE_SLICES).upsert(model.ResourceSlice(model.ObjectMeta(f"s{at}"), spec))
     return cache
 
 
@@ -61,7 +58,7 @@ def runtime_of(cache: Cache) -> Runtime:
         "kind": "KubeSchedulerConfiguration",
         "profiles": [profile],
     }
-    return judging_runtimes(config.load(json.dumps(document), "test"), cache)["default-scheduler"]
+    return make_profiles(json.dumps(document), FakeHandle(cache))["default-scheduler"]
 
 
 def claiming(cache: Cache, name: str, gpus: int, cpu: int = 4, share: int = 0) -> PodInfo:
@@ -71,7 +68,7 @@ def claiming(cache: Cache, name: str, gpus: int, cpu: int = 4, share: int = 0) -
     capacity = model.CapacityRequirements({"share": f"{share}"}) if share else None
     exactly = model.ExactDeviceRequest("gpu", allocation_mode="ExactCount", count=gpus, capacity=capacity)
     spec = model.ResourceClaimSpec(model.DeviceClaim([model.DeviceRequest("gpu", exactly)]))
-    cache.store(RESOURCE_CLAIMS).upsert(model.ResourceClaim(metadata, spec))
+    cache.store(resources.RESOURCE_CLAIMS).upsert(model.ResourceClaim(metadata, spec))
     return cache.record(make_pod(name, cpu=cpu, resource_claims=[model.PodResourceClaim("gpu", name)]))
 
 
@@ -136,7 +133,9 @@ def test_a_pod_whose_selectors_take_longer_than_there_is_time_counts_as_one_with
 ) -> None:
     cache = offering(1)
     selector = model.DeviceSelector(model.CelDeviceSelector('device.driver == "gpu.example.com"'))
-    cache.store(DEVICE_CLASSES).upsert(model.DeviceClass(model.ObjectMeta("gpu"), model.DeviceClassSpec([selector])))
+    cache.store(resources.DEVICE_CLASSES).upsert(
+        model.DeviceClass(model.ObjectMeta("gpu"), model.DeviceClassSpec([selector]))
+    )
     handle = FakeHandle(cache)
 
     assert OfferedGpus(handle, seconds).wanted(claiming(cache, "p", 2)) == wanted

@@ -10,20 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
+from gangline import custom_resources, resources
 from gangline.model import ObjectMeta
-from gangline.state.cache import Cache
-from gangline.testing import cluster, make_node, make_pod, make_runtime, run_score
-from gangline.wire.custom_resources import (
-    CLAIM,
-    ClaimDevices,
-    GpuClaim,
-    GpuClaimSpec,
-    GpuDevice,
-    GpuNodeStatus,
-    GpuNodeStatusSpec,
-    GpuNodeStatusStatus,
-)
+from gangline.testing import Cache, cluster, make_node, make_pod, make_runtime, run_score
 from gangline_plugins.anti_fragmentation import AntiFragmentation
 from gangline_plugins.anti_fragmentation.arguments import PRODUCT, AntiFragmentationArgs, TypicalPod
 from gangline_plugins.anti_fragmentation.gradient import Gradient
@@ -44,21 +33,27 @@ def fleet(nodes: list[tuple[int, int, str]], reported: bool = True) -> Cache:
         make_node(f"n{i}", gpus=gpus, cpu=cpu, labels={PRODUCT: model}) for i, (cpu, gpus, model) in enumerate(nodes)
     )
     for i, (_, gpus, _) in enumerate(nodes if reported else []):
-        devices = [GpuDevice(id=id, uuid=f"{i}-{id}", health="Healthy") for id in range(gpus)]
-        cache.store(GPU_NODE_STATUSES).upsert(
-            GpuNodeStatus(
-                ObjectMeta(name=f"n{i}"), GpuNodeStatusSpec(f"n{i}"), GpuNodeStatusStatus(total=gpus, devices=devices)
+        devices = [custom_resources.GpuDevice(id=id, uuid=f"{i}-{id}", health="Healthy") for id in range(gpus)]
+        cache.store(resources.GPU_NODE_STATUSES).upsert(
+            custom_resources.GpuNodeStatus(
+                ObjectMeta(name=f"n{i}"),
+                custom_resources.GpuNodeStatusSpec(f"n{i}"),
+                custom_resources.GpuNodeStatusStatus(total=gpus, devices=devices),
             )
         )
     for milli in FRACTIONS:
-        spec = GpuClaimSpec(devices=ClaimDevices(exclusivity="Shared", fraction=milli / 1000))
-        cache.store(GPU_CLAIMS).upsert(GpuClaim(ObjectMeta(name=f"part-{milli}", namespace="default"), spec))
+        spec = custom_resources.GpuClaimSpec(
+            devices=custom_resources.ClaimDevices(exclusivity="Shared", fraction=milli / 1000)
+        )
+        cache.store(resources.GPU_CLAIMS).upsert(
+            custom_resources.GpuClaim(ObjectMeta(name=f"part-{milli}", namespace="default"), spec)
+        )
     return cache
 
 
 def pod(name: str, cpu: int, gpus: int, milli: int, node: str = "") -> Any:
     if 0 < milli < 1000:
-        return make_pod(name, cpu=cpu, node=node, annotations={CLAIM: f"part-{milli}"})
+        return make_pod(name, cpu=cpu, node=node, annotations={custom_resources.CLAIM: f"part-{milli}"})
     return make_pod(name, gpus, cpu=cpu, node=node)
 
 
@@ -268,6 +263,26 @@ def args(*pods: TypicalPod) -> AntiFragmentationArgs:
 
 def best(scores: dict[str, float]) -> str:
     return max(scores, key=lambda name: scores[name])
+
+
+@given(kinds_of, nodes_of, placed, st.booleans())
+def test_a_node_alone_gets_the_score_that_it_gets_among_others(
+    kinds: Typical, nodes: list[Any], pods: list[Any], reported: bool
+) -> None:
+    cache = fleet(nodes, reported)
+    fill(cache, pods, len(nodes))
+    rating, view = Balanced(kinds, device_table(cache).columns), cache.nodes.view()
+    rating.gradient.refresh(view)
+
+    for asked in (
+        AskedAmounts(1000, 1, 1000),
+        AskedAmounts(3000, 2, 1000),
+        AskedAmounts(4000),
+        AskedAmounts(9, 1, 250),
+    ):
+        together = rating.scores(asked, view).tolist()
+        alone = [rating.scores(asked, view.at(np.array([row]))).item() for row in range(len(nodes))]
+        assert alone == together
 
 
 def test_a_pod_that_needs_much_cpu_goes_where_there_is_more_of_it_than_gpus_need() -> None:

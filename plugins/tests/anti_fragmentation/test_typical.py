@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gangline import InvalidObject
-from gangline.config.args import decode_args
-from gangline.errors import ConfigError, PluginError
+from gangline import ConfigError, InvalidObject, PluginError
 from gangline.model import Pod
-from gangline.state.cache import Cache
-from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
+from gangline.testing import Cache, FakeHandle, cluster, make_node, make_pod, make_runtime
+from gangline.testing.configured import decode_args
 from gangline_plugins.anti_fragmentation import AntiFragmentation
 from gangline_plugins.anti_fragmentation.arguments import AntiFragmentationArgs, TypicalPod, typical_of
 from gangline_plugins.anti_fragmentation.typical import PodHistory, PodKind, cpu_per_gpu, typical

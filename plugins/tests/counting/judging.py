@@ -7,11 +7,8 @@ from typing import Any
 import msgspec
 
 from gangline import PodInfo, model
-from gangline.config import load
-from gangline.explain.case import load_cluster
-from gangline.profile.assembly import judging_runtimes
-from gangline.profile.runtime import Runtime
-from gangline.state.cache import Cache
+from gangline.testing import Cache, FakeHandle, Runtime
+from gangline.testing.configured import load_cluster, make_profiles
 
 Object = dict[str, Any]
 _PROFILE = """
@@ -30,7 +27,7 @@ def judged_by(plugin: str, args: str, objects: dict[str, Any]) -> tuple[Cache, R
     """A cluster of these objects by plural, and the runtime of a profile that filters and scores by one plugin."""
     text = _PROFILE.format(plugin=plugin) + (f"  pluginConfig: [{{name: {plugin}, args: {args}}}]\n" if args else "")
     cluster = load_cluster(objects)
-    return cluster, judging_runtimes(load(text, "test"), cluster)["default-scheduler"]
+    return cluster, make_profiles(text, FakeHandle(cluster))["default-scheduler"]
 
 
 def record(cluster: Cache, given: Object) -> PodInfo:

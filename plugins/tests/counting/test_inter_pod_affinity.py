@@ -7,11 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangline import Action, PodInfo, model
-from gangline.errors import ConfigError
-from gangline.kube.resources import NAMESPACES
-from gangline.profile.runtime import Runtime
-from gangline.state.cache import Cache
+from gangline import Action, ConfigError, PodInfo, model, resources
+from gangline.testing import Cache, Runtime
 
 from .judging import Object, judged_by, record
 
@@ -281,7 +278,7 @@ def test_labels_of_namespaces_count_as_they_are_now() -> None:
     cluster, runtime = build([pod("p", "a1", "db", "blue")], namespaces=[space("blue")])
     new = record(cluster, pod("new", **near(term("db", namespaceSelector={"matchLabels": {"team": "b"}}))))
     before = runtime.evaluator.filter(new).feasible.any()
-    cluster.store(NAMESPACES).upsert(msgspec.convert(space("blue", team="b"), model.Namespace))
+    cluster.store(resources.NAMESPACES).upsert(msgspec.convert(space("blue", team="b"), model.Namespace))
 
     assert not before
     assert runtime.evaluator.filter(new).feasible.tolist() == [True, True, False, False]

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from gangline import PodInfo, Selector, compile_selector, model
-from gangline.kube.resources import NAMESPACES
-from gangline.state.cache import Cache
+from gangline import PodInfo, Selector, compile_selector, model, resources
+from gangline.testing import Cache
 from gangline_plugins.counting.columns import RowCounts
 from gangline_plugins.counting.counts import Clause, CountLimits, PodCounts, Query, SelectorIndex
 from gangline_plugins.counting.inter_pod_affinity_terms import Effect, OwnedTerm, TermOwners, terms_of
@@ -105,6 +104,23 @@ class Placements(RuleBasedStateMachine):
             self.names += 1
             self.cache.assume(self.cache.record(pod(f"p{self.names}", *given)), (row + i) % 40)
 
+    @rule(given=pods, rows=st.lists(st.integers(0, 39), min_size=2, max_size=9), stay=st.booleans())
+    def place_at_once(
+        self, given: tuple[str, dict[str, str], model.Affinity | None, bool], rows: list[int], stay: bool
+    ) -> None:
+        space, labels, affinity, gone = given
+        self.names += len(rows)
+        like = [
+            pod(f"p{self.names - i}", space, {**labels, "index": str(i % 3)}, affinity, gone) for i in range(len(rows))
+        ]
+        records = [self.cache.record(each) for each in like]
+        with self.cache.transaction() as attempt:
+            attempt.place_all(records, rows)
+            if stay:
+                for record in records:
+                    self.cache.adopt(record)
+                attempt.commit()
+
     @rule(share=st.floats(0.0, 1.0))
     def take_off(self, share: float) -> None:
         for uid in list(self.cache.pods)[: int(len(self.cache.pods) * share)]:
@@ -119,7 +135,7 @@ class Placements(RuleBasedStateMachine):
 
     @rule(space=st.sampled_from(SPACES), team=st.sampled_from(("a", "b")))
     def label_namespace(self, space: str, team: str) -> None:
-        self.cache.store(NAMESPACES).upsert(namespace(space, team=team))
+        self.cache.store(resources.NAMESPACES).upsert(namespace(space, team=team))
 
     @rule(name=st.sampled_from(("n1", "n2")))
     def replace_node(self, name: str) -> None:
@@ -155,7 +171,7 @@ class Placements(RuleBasedStateMachine):
 def recount(cache: Cache, query: Query) -> list[int]:
     column = [0] * 40
     for placed in cache.pods.values():
-        stored = cache.store(NAMESPACES).get(placed.namespace)
+        stored = cache.store(resources.NAMESPACES).get(placed.namespace)
         labels = stored.metadata.labels if stored else None
         if (query.terminating or not placed.terminating) and query.matches(placed.namespace, labels, placed.labels):
             column[placed.row] += 1

@@ -7,10 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangline import Action, PluginError, PodInfo, model
-from gangline.errors import ConfigError
-from gangline.profile.runtime import Runtime
-from gangline.state.cache import Cache
+from gangline import Action, ConfigError, PluginError, PodInfo, model
+from gangline.testing import Cache, Runtime
 
 from .judging import Object, judged_by, record
 

@@ -174,7 +174,7 @@ def test_a_pod_waits_for_the_victims_on_its_nominated_node() -> None:
 def test_a_nomination_that_is_not_yet_in_the_status_counts_too() -> None:
     found = cluster([A, B], [pod("leaving", 4, 1, "a", metadata=DELETED, status=preempted()), pod("v", 4, 1, "b")])
     waiting = found.pod(pod("p", 4, 10))
-    found.pending.nominations = {"a": {"p": waiting}}
+    found.fakes.fake_pending.nominations = {"a": {"p": waiting}}
 
     assert found.refusal(waiting) == "preemption: not eligible due to a terminating pod on the nominated node."
 
@@ -267,7 +267,7 @@ def test_room_made_for_another_pod_is_not_taken() -> None:
     pods = [pod("leaving", 4, 1, "a", metadata=DELETED), pod("v", 4, 5, "b")]
     found = cluster([A, B], pods)
     other = found.pod(pod("other", 4, 10))
-    found.pending.nominations = {"a": {"other": other}}
+    found.fakes.fake_pending.nominations = {"a": {"other": other}}
 
     assert found.victims(pod("p", 4, 10)) == ("b", ["v"])
     assert other.row == -1
@@ -276,7 +276,7 @@ def test_room_made_for_another_pod_is_not_taken() -> None:
 def test_room_made_for_a_less_important_pod_is_taken() -> None:
     found = cluster([A], [pod("v", 4, 1, "a")])
     other = found.pod(pod("other", 4, 9))
-    found.pending.nominations = {"a": {"other": other}}
+    found.fakes.fake_pending.nominations = {"a": {"other": other}}
 
     assert found.victims(pod("p", 4, 10)) == ("a", ["v"])
 
@@ -396,7 +396,7 @@ def test_profiles_share_the_counters() -> None:
     other.post_filter(*arguments(found))
     found.plugin.post_filter(*arguments(found))
 
-    registry = found.metrics.registry
+    registry = found.fakes.fake_metrics.registry
     assert registry.get_sample_value("scheduler_preemption_attempts_total") == 2.0
     assert registry.get_sample_value("scheduler_preemption_victims_total") == 2.0
 

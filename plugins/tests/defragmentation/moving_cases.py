@@ -7,14 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from framework.tests.gangs import GROUP, REQUIRED, Gangs, fabric
 
-from gangline import PodInfo, model
-from gangline.deciding.what_if import WhatIf
-from gangline.kube.resources import PDBS
-from gangline.profile.runtime import Runtime
-from gangline.queueing.units import Unit
+from gangline import PodInfo, model, resources
 from gangline.testing import make_pod
+from gangline.testing.deciding import WaitingGangs
+from gangline.testing.gangs import GROUP, REQUIRED, Gangs, fabric
 from gangline_plugins.defragmentation import DefragmentationArgs, MovePlan, Planner
 
 HOUR = 3600.0
@@ -25,14 +22,12 @@ class Fragmented:
 
     def __init__(self, spines: int = 1, leaves: int = 2, **args: Any) -> None:
         self.cache = fabric(spines=spines, leaves=leaves)
-        self._waiting: dict[str, Unit] = {}
-        runtimes: dict[str, Runtime] = {}
         now = 1_800_000_000.0
-        pending = WhatIf(runtimes, self.cache, lambda: {}, self._waiting.get, lambda: now)
-        self.gangs = Gangs(self.cache, pending=pending)
+        self._waiting = WaitingGangs(self.cache, now)
+        self.gangs = Gangs(self.cache, pending=self._waiting)
         self.handle = self.gangs.handle
         self.handle.fake_clock.seconds = now
-        runtimes[self.handle.profile] = self.gangs.runtime
+        self._waiting.serve(self.gangs.runtime)
         self.args = DefragmentationArgs(**args)
 
     def occupy(
@@ -69,7 +64,7 @@ class Fragmented:
 
     def budget(self, allowed: int, **labels: str) -> None:
         """A disruption budget for the pods with some labels."""
-        self.cache.store(PDBS).upsert(
+        self.cache.store(resources.PDBS).upsert(
             model.PodDisruptionBudget(
                 metadata=model.ObjectMeta(name="budget", namespace="default"),
                 spec=model.PodDisruptionBudgetSpec(selector=model.LabelSelector(match_labels=labels)),
@@ -81,9 +76,7 @@ class Fragmented:
         """The plan for a gang that waits."""
         annotations = {REQUIRED: required} if required else {}
         pods = self.gangs.gang("big", size, gpus, annotations=annotations, **spec)
-        key = self.gangs.runtime.group_key(pods[0])
-        self._waiting[key] = Unit(pods, added=self.handle.clock.monotonic() - 60.0, group=key)
-        attempt = self.handle.attempt(key)
+        attempt = self.handle.attempt(self._waiting.add(self.gangs.runtime, pods))
         assert attempt is not None
         return self.planner.for_group(attempt)
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from framework.tests.gang_cluster import PROFILE, GangCluster, profile_with
-
-from gangline import config, model
-from gangline.commands.judging import judge
-from gangline.kube.resources import CONFIG_MAPS, PDBS
-from gangline.simulate import Faults, Kubelet, SimulatedClient, Workloads, running
-from gangline.simulate.client import no_faults
+from gangline import model, resources
+from gangline.command_line import Connection, judge
+from gangline.simulate import Faults, Kubelet, SimulatedClient, Workloads, no_faults, running
+from gangline.testing.configured import configuration
+from gangline.testing.gang_stories import PROFILE, GangCluster, profile_with
 from gangline_plugins.defragmentation.applying import Applying
 from gangline_plugins.defragmentation.command import Found, Wish, find
 from gangline_plugins.defragmentation.record import record_of
 
 Result = TypeVar("Result")
-WISH = Wish((), None, None, None, None, "leaf", None)
+WISH = Wish((), None, Connection(), None, None, None, "leaf", None)
 
 
 class Story(GangCluster):
@@ -48,7 +46,7 @@ class Story(GangCluster):
     def add_budget(self, name: str, allowed: int) -> None:
         """A disruption budget for the pod of a ReplicaSet."""
         self.create(
-            PDBS,
+            resources.PDBS,
             model.PodDisruptionBudget(
                 metadata=model.ObjectMeta(name=name, namespace="default"),
                 spec=model.PodDisruptionBudgetSpec(selector=model.LabelSelector(match_labels={"app": name})),
@@ -58,7 +56,7 @@ class Story(GangCluster):
 
     def records(self) -> int:
         """How many records of moves there are."""
-        return len(self.list(CONFIG_MAPS))
+        return len(self.list(resources.CONFIG_MAPS))
 
     async def fragment(self, pods: int = 8) -> None:
         """Pods that run one on each node, and a gang that wants a leaf."""
@@ -69,7 +67,7 @@ class Story(GangCluster):
 
     async def plan(self, wish: Wish = WISH) -> Found:
         """What `gangline defrag plan` finds."""
-        return find(await judge(self.client, config.load(self.profile, "test"), self.clock), wish)
+        return find(await judge(self.client, configuration(self.profile), self.clock), wish)
 
     async def apply(self, found: Found) -> None:
         """What `gangline defrag apply` does with it."""

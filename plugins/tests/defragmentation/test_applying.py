@@ -6,10 +6,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from framework.tests.gangs import LEAF, REQUIRED
 
-from gangline.errors import Unavailable
-from gangline.kube.resources import CONFIG_MAPS, NODES, PODS, Resource
+from gangline import Unavailable, resources
+from gangline.testing.gangs import LEAF, REQUIRED
 from gangline_plugins.defragmentation import Defragmentation
 from gangline_plugins.defragmentation.applying import Stopped
 from gangline_plugins.defragmentation.record import Record
@@ -96,7 +95,7 @@ def test_two_do_not_move_pods_at_the_same_time() -> None:
         found = await story.plan()
         data = {"record": _record(story.clock.now() + 60.0)}
         metadata = {"name": "gangline-moves", "namespace": "kube-system"}
-        story.server.create(CONFIG_MAPS, {"metadata": metadata, "data": data})
+        story.server.create(resources.CONFIG_MAPS, {"metadata": metadata, "data": data})
         with pytest.raises(Stopped, match="pods are being moved already, for somebody else"):
             await story.apply(found)
 
@@ -112,7 +111,7 @@ def test_what_somebody_left_behind_is_removed_once_it_has_expired() -> None:
         await story.fragment()
         data = {"record": _record(story.clock.now() - 1.0)}
         metadata = {"name": "gangline-moves", "namespace": "kube-system"}
-        story.server.create(CONFIG_MAPS, {"metadata": metadata, "data": data})
+        story.server.create(resources.CONFIG_MAPS, {"metadata": metadata, "data": data})
         await story.apply(await story.plan())
 
     story.play(play)
@@ -145,13 +144,37 @@ def test_a_pod_that_is_gone_meanwhile_stops_the_moves() -> None:
         await story.fragment()
         found = await story.plan()
         step = found.plan.steps[0]
-        story.server.delete(PODS, step.name, namespace=step.namespace, grace_period_seconds=0)
+        story.server.delete(resources.PODS, step.name, namespace=step.namespace, grace_period_seconds=0)
         with pytest.raises(Stopped, match=f"pod default/{step.name} is gone"):
             await story.apply(found)
 
     story.play(play)
 
     assert not story.bound("big")
+
+
+@pytest.mark.parametrize("is_replaced", [True, False], ids=["replaced", "for-good"])
+def test_a_pod_that_is_gone_when_it_is_to_be_evicted_does_not_stop_the_moves(is_replaced: bool) -> None:
+    gone: list[str] = []
+
+    def faults(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
+        if verb == "evict" and not gone:
+            gone.append(name)
+            if not is_replaced:
+                story.server.delete(resources.REPLICA_SETS, name.rpartition("-")[0], namespace="default")
+            story.server.delete(resources.PODS, name, namespace="default", grace_period_seconds=0)
+        return None
+
+    story = Story(faults=faults)
+
+    async def play() -> None:
+        await story.fragment()
+        await story.apply(await story.plan())
+
+    story.play(play)
+
+    assert gone and len(story.bound("big")) == 4 and story.records() == 0
+    assert len(story.bound("small")) == (8 if is_replaced else 7)
 
 
 def test_a_node_that_is_cordoned_meanwhile_stops_the_moves() -> None:
@@ -161,7 +184,7 @@ def test_a_node_that_is_cordoned_meanwhile_stops_the_moves() -> None:
         await story.fragment()
         found = await story.plan()
         node = found.plan.steps[0].destination
-        story.server.patch(NODES, node, {"spec": {"unschedulable": True}})
+        story.server.patch(resources.NODES, node, {"spec": {"unschedulable": True}})
         with pytest.raises(Stopped, match=f"node {node} is gone or takes no more pods"):
             await story.apply(found)
 
@@ -173,7 +196,7 @@ def test_a_node_that_is_cordoned_meanwhile_stops_the_moves() -> None:
 def test_an_api_server_that_fails_stops_the_moves_and_frees_what_was_kept() -> None:
     down = False
 
-    def faults(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+    def faults(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
         return Unavailable(503, "Unavailable", "down") if down and verb == "evict" else None
 
     story = Story(faults=faults)

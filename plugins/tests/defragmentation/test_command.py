@@ -96,7 +96,7 @@ def test_a_plan_is_shown_with_its_cost_what_it_frees_and_what_stays() -> None:
     text = shown(plan)
 
     assert "pod default/a  n1    n2  1,234" in text
-    assert "1 moves of 1 pods cost 1,234 GPU-seconds and free 1 nodes for gang default/big, worth 9,999" in text
+    assert "1 move of 1 pod for 1,234 GPU-seconds would free 1 node for gang default/big, worth 9,999" in text
     assert "not moved: 2 it is so" in text
 
 

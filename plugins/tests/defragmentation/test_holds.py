@@ -5,9 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gangline import InvalidObject, PodInfo, model
-from gangline.kube.resources import CONFIG_MAPS
-from gangline.status import SKIP
+from gangline import SKIP, InvalidObject, PodInfo, model, resources
 from gangline_plugins.defragmentation import Defragmentation, DefragmentationArgs
 from gangline_plugins.defragmentation.holds import Holds
 from gangline_plugins.defragmentation.record import HeldRoom, Record, read, written
@@ -123,7 +121,7 @@ def plugin_with(until: float, name: str = "gangline-moves") -> tuple[Defragmenta
     plugin = Defragmentation(DefragmentationArgs(), cluster.handle)
     record = Record("r", cluster.handle.clock.now() + until, "default-scheduler", "", "", ["s0-l0-n0"], [])
     meta = model.ObjectMeta(name=name, namespace="kube-system")
-    cluster.cache.store(CONFIG_MAPS).upsert(model.ConfigMap(meta, written(record)))
+    cluster.cache.store(resources.CONFIG_MAPS).upsert(model.ConfigMap(meta, written(record)))
     return plugin, cluster
 
 
@@ -133,7 +131,7 @@ def test_the_plugin_keeps_what_a_record_says_until_it_is_removed() -> None:
 
     assert plugin.pre_filter(pod) is None
     assert plugin.filter(pod, cluster.handle.nodes).tolist() == [1, 0, 0, 0, 0, 0, 0, 0]
-    cluster.cache.store(CONFIG_MAPS).remove("kube-system", "gangline-moves")
+    cluster.cache.store(resources.CONFIG_MAPS).remove("kube-system", "gangline-moves")
     assert plugin.pre_filter(pod) is SKIP
 
 
@@ -148,3 +146,17 @@ def test_another_config_map_keeps_nothing() -> None:
     plugin, cluster = plugin_with(60.0, name="other")
 
     assert plugin.pre_filter(cluster.occupy("some", "s0-l1-n0")) is SKIP
+
+
+def test_the_room_is_used_up_by_pods_that_come_at_once_and_is_there_again_when_they_go() -> None:
+    cluster = Kept()
+    row = cluster.handle.nodes.row_of("s0-l1-n0")
+    assert row is not None
+    came = [cluster.pod(4, owner="moved"), cluster.pod(4)]
+    came[1] = msgspec.structs.replace(came[1], cls=came[0].cls, uid="another", slot=type(came[1].slot)())
+
+    with cluster.cache.transaction() as tx:
+        tx.place_all(came, [row, row + 1])
+        assert "s0-l1-n1" in cluster.open_to(cluster.pod(4, owner="moved"))
+
+    assert cluster.open_to(cluster.pod(4, owner="moved")) == {"s0-l1-n0"}

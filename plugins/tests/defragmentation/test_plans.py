@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gangline.errors import InvalidObject
+from gangline import InvalidObject
 from gangline_plugins.defragmentation.costs import Costs
 
 from .moving_cases import HOUR, Fragmented, moved

@@ -8,22 +8,14 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from gangline import model
-from gangline.kube.claim_writing import FINALIZER
-from gangline.kube.resources import (
-    DEVICE_CLASSES,
-    NODES,
-    PODS,
-    RESOURCE_CLAIM_TEMPLATES,
-    RESOURCE_CLAIMS,
-    RESOURCE_SLICES,
-)
-from gangline.simulate import ClaimController, Kubelet, SimulatedClient, SimulatedCluster, running
-from gangline.simulate.client import Faults, no_faults
+from gangline import model, resources
+from gangline.simulate import ClaimController, Faults, Kubelet, SimulatedClient, SimulatedCluster, no_faults, running
 from gangline.testing import make_node, make_pod
 from gangline_plugins.dynamic_resources import DynamicResources
 
+FINALIZER = "resource.kubernetes.io/delete-protection"
 DRIVER = "gpu.example.com"
+FINALIZER = "resource.kubernetes.io/delete-protection"
 PROFILE = """\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -51,22 +43,22 @@ class Cluster:
         self.simulated = SimulatedCluster()
         selector = model.DeviceSelector(model.CelDeviceSelector(f'device.driver == "{DRIVER}"'))
         self.simulated.create(
-            DEVICE_CLASSES, model.DeviceClass(model.ObjectMeta("gpu"), model.DeviceClassSpec([selector]))
+            resources.DEVICE_CLASSES, model.DeviceClass(model.ObjectMeta("gpu"), model.DeviceClassSpec([selector]))
         )
         for name, count in devices.items():
-            self.simulated.create(NODES, make_node(name))
+            self.simulated.create(resources.NODES, make_node(name))
             self.offer(name, *(model.Device(f"gpu-{number}") for number in range(count)))
 
     def offer(self, node: str, *devices: model.Device) -> None:
         """The driver offers the devices of a node."""
         pool = model.ResourcePool(node, 1, 1)
         made = model.ResourceSliceSpec(driver=DRIVER, pool=pool, node_name=node, devices=list(devices))
-        self.simulated.create(RESOURCE_SLICES, model.ResourceSlice(model.ObjectMeta(f"{node}-slice"), made))
+        self.simulated.create(resources.RESOURCE_SLICES, model.ResourceSlice(model.ObjectMeta(f"{node}-slice"), made))
 
     def template(self, name: str, *requests: model.DeviceRequest) -> None:
         made = model.ResourceClaimTemplateSpec(spec=spec(*requests))
         self.simulated.create(
-            RESOURCE_CLAIM_TEMPLATES, model.ResourceClaimTemplate(model.ObjectMeta(name, "default"), made)
+            resources.RESOURCE_CLAIM_TEMPLATES, model.ResourceClaimTemplate(model.ObjectMeta(name, "default"), made)
         )
 
     def claim(self, name: str, *requests: model.DeviceRequest, allocated_on: str = "") -> None:
@@ -79,14 +71,14 @@ class Cluster:
                 model.AllocatedDevices([model.AllocatedDevice(DRIVER, allocated_on, "gpu-0", request="gpu")]),
                 model.NodeSelector([model.NodeSelectorTerm(match_fields=[only])]),
             )
-        self.simulated.create(RESOURCE_CLAIMS, model.ResourceClaim(metadata, spec(*requests), status))
+        self.simulated.create(resources.RESOURCE_CLAIMS, model.ResourceClaim(metadata, spec(*requests), status))
 
     def pod(self, name: str, template: str = "", claim: str = "", **more: Any) -> None:
         entry = model.PodResourceClaim("gpu", claim or None, template or None)
-        self.simulated.create(PODS, make_pod(name, resource_claims=[entry], **more))
+        self.simulated.create(resources.PODS, make_pod(name, resource_claims=[entry], **more))
 
     def claims(self) -> dict[str, model.ResourceClaim]:
-        return {each.metadata.name: each for each in self.simulated.list(RESOURCE_CLAIMS)}
+        return {each.metadata.name: each for each in self.simulated.list(resources.RESOURCE_CLAIMS)}
 
     def given(self) -> list[tuple[str, str]]:
         """Pool and name of each device that a claim has."""
@@ -95,7 +87,7 @@ class Cluster:
     def check(self) -> None:
         """No device is in two claims, and each claim with devices is reserved for pods that are there."""
         assert all(number == 1 for number in Counter(self.given()).values())
-        uids = {pod.metadata.uid for pod in self.simulated.list(PODS)}
+        uids = {pod.metadata.uid for pod in self.simulated.list(resources.PODS)}
         for claim in self.claims().values():
             consumers = {each.uid for each in claim.status.reserved_for}
             assert bool(consumers) == (claim.status.allocation is not None)

@@ -7,12 +7,9 @@ from typing import Any
 
 import msgspec
 
-from gangline import NodeView, PodInfo, Status, model
-from gangline.api.diagnosis import Diagnosis
-from gangline.deciding.scheduling import Decision, Rejection, decide
-from gangline.kube.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
-from gangline.queueing.units import Unit
+from gangline import Diagnosis, NodeView, PodInfo, Status, model, resources
 from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
+from gangline.testing.deciding import Decision, Rejection, decide
 from gangline_plugins.default_preemption import Args, DefaultPreemption
 from gangline_plugins.default_preemption.importance import Candidate
 from gangline_plugins.dynamic_resources import DynamicResources
@@ -30,7 +27,7 @@ class Bench:
 
     def __init__(self, *plugins: type[Any], counters: bool = False, **devices: int) -> None:
         self.cache = cluster(make_node(name, gpus=0) for name in devices)
-        self.cache.store(DEVICE_CLASSES).upsert(CLASS)
+        self.cache.store(resources.DEVICE_CLASSES).upsert(CLASS)
         for name, count in devices.items():
             self.offer(name, count, counters)
         self.handle = FakeHandle(self.cache)
@@ -64,12 +61,14 @@ class Bench:
             shared = model.ResourceSliceSpec(
                 DRIVER, pool, node, shared_counters=[model.CounterSet("all", {"units": model.Counter("2")})]
             )
-            self.cache.store(RESOURCE_SLICES).upsert(model.ResourceSlice(model.ObjectMeta(f"{node}-counters"), shared))
+            self.cache.store(resources.RESOURCE_SLICES).upsert(
+                model.ResourceSlice(model.ObjectMeta(f"{node}-counters"), shared)
+            )
         if models:
             said = [{"model": model.DeviceAttribute(string=each)} for each in models]
             devices = [msgspec.structs.replace(each, attributes=of) for each, of in zip(devices, said, strict=True)]
         made = model.ResourceSliceSpec(DRIVER, pool, node, devices=devices)
-        self.cache.store(RESOURCE_SLICES).upsert(model.ResourceSlice(model.ObjectMeta(f"{node}-slice"), made))
+        self.cache.store(resources.RESOURCE_SLICES).upsert(model.ResourceSlice(model.ObjectMeta(f"{node}-slice"), made))
 
     # Claims
 
@@ -103,17 +102,17 @@ class Bench:
                 for each in users
             ]
         made = model.ResourceClaim(metadata, spec(exactly(**{"count": len(numbers) or 1, **of})), status)
-        self.cache.store(RESOURCE_CLAIMS).upsert(made)
+        self.cache.store(resources.RESOURCE_CLAIMS).upsert(made)
         return made
 
     def freed(self, name: str) -> None:
         """The controller has taken the devices from a claim."""
-        claim = self.cache.store(RESOURCE_CLAIMS).get(name, "default")
+        claim = self.cache.store(resources.RESOURCE_CLAIMS).get(name, "default")
         assert claim is not None
         self.version += 1
         metadata = msgspec.structs.replace(claim.metadata, resource_version=str(self.version))
         bare = msgspec.structs.replace(claim, metadata=metadata, status=model.ResourceClaimStatus())
-        self.cache.store(RESOURCE_CLAIMS).upsert(bare)
+        self.cache.store(resources.RESOURCE_CLAIMS).upsert(bare)
 
     # Pods
 
@@ -151,7 +150,7 @@ class Bench:
 
     def decide(self, pod: PodInfo) -> Decision | Rejection:
         """One cycle."""
-        return decide(Unit([pod], added=0.0), self.runtime, self.cache, self.handle.nominated())
+        return decide(self.runtime, pod)
 
     def preempt(self, pod: PodInfo) -> tuple[str, list[str]] | str:
         """The node and the victims that are chosen for a pod, or why there are none."""

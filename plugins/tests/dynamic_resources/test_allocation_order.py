@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gangline import BoolColumn, PodInfo, ScoreColumn, config, model
-from gangline.kube.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
-from gangline.profile.assembly import judging_runtimes
-from gangline.profile.runtime import Runtime
-from gangline.state.cache import Cache
-from gangline.testing import cluster, make_node, make_pod
+from gangline import BoolColumn, PodInfo, ScoreColumn, model, resources
+from gangline.testing import Cache, FakeHandle, Runtime, cluster, make_node, make_pod
+from gangline.testing.configured import make_profiles
 from gangline_plugins.dynamic_resources.ledger import Ledger
 
 from .claim_cases import DRIVER, spec
@@ -35,7 +32,7 @@ def offer(cache: Cache, node: str, devices: list[model.Device], counters: list[m
     if counters:
         specs.append(model.ResourceSliceSpec(**of_node, shared_counters=counters))
     for number, each in enumerate(specs):
-        cache.store(RESOURCE_SLICES).upsert(model.ResourceSlice(model.ObjectMeta(f"{node}-{number}"), each))
+        cache.store(resources.RESOURCE_SLICES).upsert(model.ResourceSlice(model.ObjectMeta(f"{node}-{number}"), each))
 
 
 def offer_halves(cache: Cache, node: str, gpus: int) -> None:
@@ -66,12 +63,14 @@ def offer_linked(cache: Cache, node: str) -> None:
 def made(nodes: int) -> Cache:
     """A cluster with a class of all devices, and one of each kind."""
     cache = cluster([make_node(f"n{number}") for number in range(nodes)])
-    cache.store(DEVICE_CLASSES).upsert(model.DeviceClass(model.ObjectMeta("any")))
+    cache.store(resources.DEVICE_CLASSES).upsert(model.DeviceClass(model.ObjectMeta("any")))
     for kind in ("half", "whole"):
         selector = model.DeviceSelector(
             model.CelDeviceSelector(f'device.attributes["{DRIVER}"].?kind.orValue("") == "{kind}"')
         )
-        cache.store(DEVICE_CLASSES).upsert(model.DeviceClass(model.ObjectMeta(kind), model.DeviceClassSpec([selector])))
+        cache.store(resources.DEVICE_CLASSES).upsert(
+            model.DeviceClass(model.ObjectMeta(kind), model.DeviceClassSpec([selector]))
+        )
     return cache
 
 
@@ -95,7 +94,7 @@ def runtimes_of(cache: Cache, **orders: str) -> dict[str, Runtime]:
         "kind": "KubeSchedulerConfiguration",
         "profiles": profiles,
     }
-    return judging_runtimes(config.load(json.dumps(document), "test"), cache)
+    return make_profiles(json.dumps(document), FakeHandle(cache))
 
 
 def runtime_of(cache: Cache, order: str = "best") -> Runtime:
@@ -106,7 +105,7 @@ def pod_with(cache: Cache, name: str, *requests: model.DeviceRequest, scheduler:
     """A pod with a claim of its own."""
     owner = model.OwnerReference("Pod", name, name, "v1", controller=True)
     metadata = model.ObjectMeta(name, "default", f"claim-{name}", owner_references=[owner])
-    cache.store(RESOURCE_CLAIMS).upsert(model.ResourceClaim(metadata, spec(*requests)))
+    cache.store(resources.RESOURCE_CLAIMS).upsert(model.ResourceClaim(metadata, spec(*requests)))
     made = make_pod(name, resource_claims=[model.PodResourceClaim("gpu", name)], scheduler_name=scheduler)
     return cache.record(made)
 

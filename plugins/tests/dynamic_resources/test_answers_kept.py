@@ -7,11 +7,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from gangline import model
-from gangline.kube.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
-from gangline.profile.runtime import Runtime
-from gangline.state.pods import PodInfo
-from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
+from gangline import PodInfo, model, resources
+from gangline.testing import FakeHandle, Runtime, cluster, make_node, make_pod, make_runtime
 from gangline_plugins.dynamic_resources import DynamicResources, DynamicResourcesArgs
 
 from .claim_cases import DRIVER, exactly, spec
@@ -29,11 +26,11 @@ class Answers(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.cache = cluster([make_node(f"n{row}") for row in range(NODES)])
-        self.cache.store(DEVICE_CLASSES).upsert(model.DeviceClass(model.ObjectMeta("gpu")))
+        self.cache.store(resources.DEVICE_CLASSES).upsert(model.DeviceClass(model.ObjectMeta("gpu")))
         for row in range(NODES):
             devices = [model.Device(f"d{number}") for number in range(1 + row)]
             made = model.ResourceSliceSpec(DRIVER, model.ResourcePool(f"n{row}", 1, 1), f"n{row}", devices=devices)
-            self.cache.store(RESOURCE_SLICES).upsert(model.ResourceSlice(model.ObjectMeta(f"s{row}"), made))
+            self.cache.store(resources.RESOURCE_SLICES).upsert(model.ResourceSlice(model.ObjectMeta(f"s{row}"), made))
         self.version = 0
         self.claims: dict[int, model.ResourceClaim] = {}
         self.pods: list[PodInfo] = []
@@ -52,7 +49,7 @@ class Answers(RuleBasedStateMachine):
         metadata = msgspec.structs.replace(claim.metadata, resource_version=str(self.version))
         changed = msgspec.structs.replace(claim.status, **status)
         self.claims[number] = msgspec.structs.replace(claim, metadata=metadata, status=changed)
-        self.cache.store(RESOURCE_CLAIMS).upsert(self.claims[number])
+        self.cache.store(resources.RESOURCE_CLAIMS).upsert(self.claims[number])
 
     @rule(number=NUMBERS, is_broken=st.booleans())
     def comes(self, number: int, is_broken: bool) -> None:
@@ -68,7 +65,7 @@ class Answers(RuleBasedStateMachine):
     @rule(number=NUMBERS)
     def goes(self, number: int) -> None:
         if self.claims.pop(number, None) is not None:
-            self.cache.store(RESOURCE_CLAIMS).remove("default", f"c{number}")
+            self.cache.store(resources.RESOURCE_CLAIMS).remove("default", f"c{number}")
 
     @rule(number=NUMBERS, row=ROWS, device=ROWS, reachable=ROWS)
     def gets_devices(self, number: int, row: int, device: int, reachable: int) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from gangline import model, moments
-from gangline.kube.resources import NODES, RESOURCE_CLAIMS
+from gangline import model, moments, resources
 from gangline.testing import make_node
 
 from .claim_cases import DRIVER, Cluster
@@ -23,14 +22,14 @@ class Fabric(Cluster):
     def __init__(self, *nodes: str, **devices: int) -> None:
         super().__init__(**devices)
         for name in nodes:
-            self.simulated.create(NODES, make_node(name))
+            self.simulated.create(resources.NODES, make_node(name))
             self.offer(
                 name, model.Device("x", binding_conditions=["Attached"], binding_failure_conditions=["AttachFailed"])
             )
 
     def write(self, status: Any) -> None:
         server = self.simulated.server
-        server.patch(RESOURCE_CLAIMS, "c", {"status": status}, namespace="default", subresource="status")
+        server.patch(resources.RESOURCE_CLAIMS, "c", {"status": status}, namespace="default", subresource="status")
 
     def say(self, condition: str) -> None:
         """The driver says something of the device that the claim has."""
@@ -71,9 +70,9 @@ def given_to_others(cluster: Fabric) -> None:
 
 def deleted(cluster: Fabric) -> None:
     server = cluster.simulated.server
-    server.delete(RESOURCE_CLAIMS, "c", namespace="default")
+    server.delete(resources.RESOURCE_CLAIMS, "c", namespace="default")
     taken_away(cluster)
-    server.patch(RESOURCE_CLAIMS, "c", {"metadata": {"finalizers": None}}, namespace="default")
+    server.patch(resources.RESOURCE_CLAIMS, "c", {"metadata": {"finalizers": None}}, namespace="default")
 
 
 def replaced(cluster: Fabric) -> None:
@@ -104,7 +103,7 @@ def test_a_pod_whose_device_does_not_become_ready_gets_another(is_late: bool) ->
         cluster.claim("c")
         cluster.pod("p", claim="c")
         first = await cluster.waits()
-        cluster.simulated.server.patch(NODES, first, {"spec": {"unschedulable": True}})
+        cluster.simulated.server.patch(resources.NODES, first, {"spec": {"unschedulable": True}})
         if not is_late:
             cluster.say("AttachFailed")
         other = {"a": "b", "b": "a"}[first]

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from gangline import Conflict, Unavailable, model
-from gangline.kube.resources import PODS, RESOURCE_CLAIMS, Resource
+from gangline import Conflict, Forbidden, Unavailable, model, resources
 from gangline.simulate import SimulatedClient
 from gangline.testing import make_pod
 
@@ -97,8 +96,13 @@ class Refuses:
         self.error = error
         self.left = times
 
-    def __call__(self, verb: str, resource: Resource[Any], name: str) -> Exception | None:
-        if verb == "patch" and resource.plural == RESOURCE_CLAIMS.plural and name.startswith("g3-") and self.left:
+    def __call__(self, verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
+        if (
+            verb == "patch"
+            and resource.plural == resources.RESOURCE_CLAIMS.plural
+            and name.startswith("g3-")
+            and self.left
+        ):
             self.left -= 1
             return self.error
         return None
@@ -125,14 +129,38 @@ def test_a_claim_that_cannot_be_written_gives_the_devices_of_the_whole_gang_back
     cluster.check()
 
 
+def test_writes_that_the_api_server_refuses_cost_no_minute_and_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster(a=1)
+    refused: list[float] = []
+
+    def refuse(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
+        is_of_claim = verb == "patch" and resource.plural == resources.RESOURCE_CLAIMS.plural
+        if is_of_claim if refused else verb == "bind":
+            refused.append(cluster.simulated.clock.monotonic())
+        else:
+            return None
+        return Forbidden(403, "Forbidden", 'admission webhook "w" denied the request')
+
+    async def story() -> None:
+        cluster.template("one")
+        cluster.pod("p", "one")
+        await cluster.bound("p")
+
+    cluster.play(story, SimulatedClient(cluster.simulated.server, faults=refuse))
+    assert cluster.simulated.clock.monotonic() - refused[0] < 15.0 and len(refused) == 2
+    said = [each.message for each in caplog.records if "not taken back" in each.message]
+    text = 'what was written for its claims is not taken back: 403 Forbidden: admission webhook "w" denied the request'
+    assert said == [f"pod default/p: {text}"]
+
+
 @pytest.mark.parametrize("verb", ["status", "bind"])
 def test_the_next_scheduler_goes_on_where_one_was_killed(verb: str) -> None:
     """`status`: between the finalizer and the devices; `bind`: between the devices and the bind."""
     cluster = Cluster(a=1, b=1)
     calls: list[str] = []
 
-    def stop(called: str, resource: Resource[Any], name: str) -> Exception | None:
-        if called == "patch" and resource.plural == RESOURCE_CLAIMS.plural:
+    def stop(called: str, resource: resources.Resource[Any], name: str) -> Exception | None:
+        if called == "patch" and resource.plural == resources.RESOURCE_CLAIMS.plural:
             calls.append(called)
             if verb == "status" and len(calls) > 1:
                 return Unavailable(0, "", "no answer")
@@ -165,8 +193,8 @@ def test_a_claim_that_is_deleted_and_made_again_gets_devices_again() -> None:
         cluster.pod("p", claim="c")
         await cluster.bound("p")
         server = cluster.simulated.server
-        server.delete(PODS, "p", namespace="default")
-        server.delete(RESOURCE_CLAIMS, "c", namespace="default")
+        server.delete(resources.PODS, "p", namespace="default")
+        server.delete(resources.RESOURCE_CLAIMS, "c", namespace="default")
         await cluster.simulated.until(lambda: not cluster.claims())
         cluster.pod("q", claim="c")
         await cluster.settle()
@@ -229,7 +257,7 @@ def test_nobody_is_evicted_for_the_devices_of_a_gang_without_a_plugin_for_that()
 def test_a_gang_whose_claims_have_devices_where_there_is_no_room_gets_others() -> None:
     """As a scheduler that was killed has left them behind, when other pods have taken the room there since."""
     cluster = Cluster(a=8, b=8)
-    cluster.simulated.create(PODS, make_pod("others", node="a", cpu=128))
+    cluster.simulated.create(resources.PODS, make_pod("others", node="a", cpu=128))
     for number in range(2):
         cluster.claim(f"c{number}", allocated_on="a" if number == 0 else "")
         notes = {**GANG, "gang.scheduling.koordinator.sh/min-available": "2"}
@@ -244,15 +272,17 @@ def test_a_gang_whose_claims_have_devices_where_there_is_no_room_gets_others() -
 def test_a_shared_claim_that_is_reserved_for_members_which_were_not_bound_gets_devices_where_there_is_room() -> None:
     """As a scheduler that was killed after the reservations has left it behind."""
     cluster = Cluster(a=8, b=8)
-    cluster.simulated.create(PODS, make_pod("others", node="a", cpu=128))
+    cluster.simulated.create(resources.PODS, make_pod("others", node="a", cpu=128))
     cluster.claim("shared", allocated_on="a")
     for number in range(3):
         notes = {**GANG, "gang.scheduling.koordinator.sh/min-available": "3"}
         cluster.pod(f"g{number}", claim="shared", annotations=notes, cpu=1)
-    uids = {each.metadata.name: each.metadata.uid for each in cluster.simulated.list(PODS)}
+    uids = {each.metadata.name: each.metadata.uid for each in cluster.simulated.list(resources.PODS)}
     reserved = [{"resource": "pods", "name": name, "uid": uids[name]} for name in ("g0", "g1", "g2")]
     status = {"status": {"reservedFor": reserved}}
-    cluster.simulated.server.patch(RESOURCE_CLAIMS, "shared", status, namespace="default", subresource="status")
+    cluster.simulated.server.patch(
+        resources.RESOURCE_CLAIMS, "shared", status, namespace="default", subresource="status"
+    )
 
     cluster.play(lambda: cluster.bound("g0", "g1", "g2"))
 

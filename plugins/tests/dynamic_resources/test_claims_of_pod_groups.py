@@ -15,16 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangline import Conflict, config, model
-from gangline.kube.claim_writing import FINALIZER
-from gangline.kube.resources import NODES, POD_GROUPS_V1ALPHA2, PODS, RESOURCE_CLAIMS, Resource
-from gangline.simulate import InMemoryServer, SimulatedClient
-from gangline.simulate.session import simulate
-from gangline.state.cache import Cache
-from gangline.testing import make_node, make_pod
+from gangline import Conflict, model, resources
+from gangline.simulate import InMemoryServer, SimulatedClient, simulate
+from gangline.testing import Cache, make_node, make_pod
+from gangline.testing.configured import configuration
 from gangline_plugins.dynamic_resources.claims import ClaimProblem, check
 
-from .claim_cases import Cluster, spec
+from .claim_cases import FINALIZER, Cluster, spec
 
 GATE: Mapping[str, bool] = {"DRAWorkloadResourceClaims": True}
 GROUP_REFERENCE = ("scheduling.k8s.io", "podgroups", "train")
@@ -55,13 +52,13 @@ class GroupCluster(Cluster):
     def group(self, least: int = 3, entries: Sequence[model.PodResourceClaim] = (entry("gpu"),)) -> None:
         policy = model.PodGroupPolicy(gang=model.PodGroupGang(least))
         made = model.PodGroupSpec(scheduling_policy=policy, resource_claims=list(entries))
-        self.simulated.create(POD_GROUPS_V1ALPHA2, model.PodGroup(model.ObjectMeta("train", "default"), made))
+        self.simulated.create(resources.POD_GROUPS_V1ALPHA2, model.PodGroup(model.ObjectMeta("train", "default"), made))
 
     def member(self, name: str, claim: str = "shared", **more: Any) -> None:
         group = model.SchedulingGroup("train")
         pod = make_pod(name, resource_claims=[entry("gpu", claim)], **more)
         pod.spec.scheduling_group = group
-        self.simulated.create(PODS, pod)
+        self.simulated.create(resources.PODS, pod)
 
     def members(self, count: int = 3, **more: Any) -> None:
         for number in range(count):
@@ -107,18 +104,18 @@ def test_other_claims_are_reserved_for_each_pod(
 
 def test_more_pods_than_consumers_may_share_a_claim_of_their_group() -> None:
     cluster = GroupCluster(gangs=False, a=1)
-    cluster.simulated.create(NODES, make_node("b"))
+    cluster.simulated.create(resources.NODES, make_node("b"))
     cluster.group()
     cluster.claim("shared", allocated_on="a")
-    group = cluster.simulated.list(POD_GROUPS_V1ALPHA2)[0].metadata
+    group = cluster.simulated.list(resources.POD_GROUPS_V1ALPHA2)[0].metadata
     others = [
         {"apiGroup": "example.com", "resource": "things", "name": f"t{number}", "uid": f"t{number}"}
         for number in range(255)
     ]
     mine = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "train", "uid": group.uid}
-    claim = cluster.simulated.server.get(RESOURCE_CLAIMS, "shared", namespace="default").data
+    claim = cluster.simulated.server.get(resources.RESOURCE_CLAIMS, "shared", namespace="default").data
     status = {**claim["status"], "reservedFor": [*others, mine]}
-    cluster.simulated.server.replace(RESOURCE_CLAIMS, {**claim, "status": status}, subresource="status")
+    cluster.simulated.server.replace(resources.RESOURCE_CLAIMS, {**claim, "status": status}, subresource="status")
     cluster.members(2)
 
     cluster.play(lambda: cluster.bound("m0", "m1"))
@@ -131,12 +128,12 @@ def made_for_group(cluster: GroupCluster, **owner: Any) -> None:
     given = {"kind": "PodGroup", "name": "train", "uid": "u", "apiVersion": "scheduling.k8s.io/v1alpha2"} | owner
     reference = msgspec.convert({**given, "controller": True}, model.OwnerReference)
     metadata = model.ObjectMeta("train-gpu-x", "default", owner_references=[reference])
-    cluster.simulated.create(RESOURCE_CLAIMS, model.ResourceClaim(metadata, spec()))
+    cluster.simulated.create(resources.RESOURCE_CLAIMS, model.ResourceClaim(metadata, spec()))
     for number in range(2):
         made = make_pod(f"m{number}", resource_claims=[model.PodResourceClaim("gpu", None, "one")])
         made.spec.scheduling_group = model.SchedulingGroup("train")
         made.status.resource_claim_statuses = [model.PodResourceClaimStatus("gpu", "train-gpu-x")]
-        cluster.simulated.create(PODS, made)
+        cluster.simulated.create(resources.PODS, made)
 
 
 def test_members_share_the_claim_that_was_made_for_their_group() -> None:
@@ -169,7 +166,7 @@ def test_a_claim_that_was_made_for_somebody_else_holds_the_pods(
     cluster.play(cluster.settle)
 
     assert not cluster.simulated.bound() and not cluster.given()
-    pod = Cache().record(cluster.simulated.list(PODS)[0])
+    pod = Cache().record(cluster.simulated.list(resources.PODS)[0])
     with pytest.raises(ClaimProblem, match=why):
         check(pod, cluster.claims()["train-gpu-x"], "train" if gates else "")
 
@@ -192,7 +189,7 @@ def test_no_member_is_evicted_for_devices_that_its_group_keeps(
 
     cluster.play(story)
 
-    assert ("low" not in {each.metadata.name for each in cluster.simulated.list(PODS)}) == evicted
+    assert ("low" not in {each.metadata.name for each in cluster.simulated.list(resources.PODS)}) == evicted
     assert ("high" in cluster.simulated.bound()) == evicted
 
 
@@ -202,10 +199,10 @@ def test_a_group_that_goes_while_its_pod_is_bound_fails_the_binding_alone() -> N
     cluster.claim("shared")
     gone: list[bool] = []
 
-    def fault(verb: str, resource: Resource[Any], name: str) -> Exception | None:
-        if verb == "patch" and resource.plural == RESOURCE_CLAIMS.plural and not gone:
+    def fault(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
+        if verb == "patch" and resource.plural == resources.RESOURCE_CLAIMS.plural and not gone:
             gone.append(True)
-            cluster.simulated.server.delete(POD_GROUPS_V1ALPHA2, "train", namespace="default")
+            cluster.simulated.server.delete(resources.POD_GROUPS_V1ALPHA2, "train", namespace="default")
             return Conflict(409, "Conflict", "changed")
         return None
 
@@ -227,7 +224,7 @@ class Refuses:
         self.name = name
         self.left = times
 
-    def __call__(self, verb: str, resource: Resource[Any], name: str) -> Exception | None:
+    def __call__(self, verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
         if verb == "bind" and name == self.name and self.left:
             self.left -= 1
             return Conflict(409, "Conflict", "not now")
@@ -255,16 +252,16 @@ def test_a_member_that_is_not_bound_leaves_the_claim_to_the_others() -> None:
 def test_a_gang_that_finds_no_room_beside_its_devices_gets_others() -> None:
     cluster = GroupCluster(a=1)
     for name in ("full", "room"):
-        cluster.simulated.create(NODES, make_node(name, cpu="1" if name == "full" else "8"))
+        cluster.simulated.create(resources.NODES, make_node(name, cpu="1" if name == "full" else "8"))
     for name in ("full", "room"):
         cluster.offer(name, model.Device("gpu-0"))
     cluster.group(2)
     cluster.claim("shared", allocated_on="full")
-    group = cluster.simulated.list(POD_GROUPS_V1ALPHA2)[0].metadata
-    claim = cluster.simulated.server.get(RESOURCE_CLAIMS, "shared", namespace="default").data
+    group = cluster.simulated.list(resources.POD_GROUPS_V1ALPHA2)[0].metadata
+    claim = cluster.simulated.server.get(resources.RESOURCE_CLAIMS, "shared", namespace="default").data
     mine = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "train", "uid": group.uid}
     cluster.simulated.server.replace(
-        RESOURCE_CLAIMS, {**claim, "status": {**claim["status"], "reservedFor": [mine]}}, subresource="status"
+        resources.RESOURCE_CLAIMS, {**claim, "status": {**claim["status"], "reservedFor": [mine]}}, subresource="status"
     )
     cluster.members(2, cpu="1")
 
@@ -282,7 +279,7 @@ def test_pods_get_the_claim_of_a_template_with_their_group_and_lose_it_with_the_
     for number in range(2):
         made = make_pod(f"m{number}", resource_claims=[model.PodResourceClaim("gpu", None, "one")])
         made.spec.scheduling_group = model.SchedulingGroup("train")
-        cluster.simulated.create(PODS, made)
+        cluster.simulated.create(resources.PODS, made)
     reserved = []
 
     async def story() -> None:
@@ -290,10 +287,10 @@ def test_pods_get_the_claim_of_a_template_with_their_group_and_lose_it_with_the_
         (claim,) = cluster.claims()
         reserved.append(cluster.reserved(claim))
         for name in ("m0", "m1"):
-            cluster.simulated.server.delete(PODS, name, namespace="default")
+            cluster.simulated.server.delete(resources.PODS, name, namespace="default")
         await cluster.settle()
         reserved.append(cluster.reserved(claim))
-        cluster.simulated.server.delete(POD_GROUPS_V1ALPHA2, "train", namespace="default")
+        cluster.simulated.server.delete(resources.POD_GROUPS_V1ALPHA2, "train", namespace="default")
         await cluster.settle()
 
     cluster.play(story)
@@ -380,7 +377,7 @@ def test_a_simulation_shows_the_devices_of_a_group_at_each_member(tmp_path: Path
     file = tmp_path / "all.yaml"
     file.write_text(MANIFESTS + "".join(MEMBER.replace("NAME", name) for name in ("m0", "m1")))
 
-    outcome = simulate([file], config.load(profile(), ""), 30.0)
+    outcome = simulate([file], configuration(profile()), 30.0)
 
     assert outcome.warnings == []
     assert outcome.nodes[0].claimed == {key: ["gpu-0"] for key in outcome.nodes[0].pods}
@@ -393,8 +390,8 @@ class Flaky:
     def __init__(self, random: Random) -> None:
         self.random = random
 
-    def __call__(self, verb: str, resource: Resource[Any], name: str) -> Exception | None:
-        is_write = verb == "bind" or (verb == "patch" and resource.plural == RESOURCE_CLAIMS.plural)
+    def __call__(self, verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
+        is_write = verb == "bind" or (verb == "patch" and resource.plural == resources.RESOURCE_CLAIMS.plural)
         return Conflict(409, "Conflict", "not now") if is_write and self.random.random() < 0.2 else None
 
 
@@ -416,7 +413,7 @@ def test_whatever_fails_a_claim_of_a_group_ends_with_the_group_alone(seed: int) 
             cluster.member(name)
             cluster.member(f"short-{name}")
             await asyncio.sleep(random.choice((0.0, 0.1, 3.0)))
-            cluster.simulated.server.delete(PODS, f"short-{name}", namespace="default")
+            cluster.simulated.server.delete(resources.PODS, f"short-{name}", namespace="default")
         await cluster.simulated.until(lambda: cluster.simulated.bound().keys() == {"alone", *members}, 1200)
         await cluster.settle()
 
@@ -436,7 +433,7 @@ def test_groups_are_read_behind_the_gate_alone(gates: Mapping[str, bool], is_lis
     cluster.pod("p", "one")
     listed: set[str] = set()
 
-    def note(verb: str, resource: Resource[Any], name: str) -> None:
+    def note(verb: str, resource: resources.Resource[Any], name: str) -> None:
         if verb == "list":
             listed.add(resource.plural)
 
@@ -456,7 +453,7 @@ def test_groups_count_as_long_as_the_configuration_in_use_turns_the_gate_on() ->
     async def story() -> None:
         async with cluster.simulated.scheduling(profile(gangs=False)) as scheduler:
             for number, each in enumerate(gates):
-                scheduler.use(config.load(profile(each, gangs=False), ""))
+                scheduler.use(configuration(profile(each, gangs=False)))
                 await cluster.settle()
                 cluster.member(f"m{number}", f"c{number}")
                 await cluster.bound(f"m{number}")

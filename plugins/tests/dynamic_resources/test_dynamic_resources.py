@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangline import Conflict, model
-from gangline.kube.resources import NODES, PODS
+from gangline import Conflict, model, resources
 from gangline.simulate import SimulatedClient
 from gangline.testing import make_node
 
@@ -39,7 +38,7 @@ def test_a_pod_waits_until_devices_come_free_and_then_gets_them() -> None:
         await cluster.bound("first")
         cluster.pod("second", "one")
         await cluster.told("second", "cannot allocate all claims")
-        cluster.simulated.server.delete(PODS, "first", namespace="default")
+        cluster.simulated.server.delete(resources.PODS, "first", namespace="default")
         await cluster.bound("second")
 
     cluster.play(story)
@@ -110,7 +109,7 @@ def test_a_node_with_the_better_alternative_is_preferred() -> None:
         await cluster.bound("p")
 
     for node, size in made.items():
-        cluster.simulated.create(NODES, make_node(node))
+        cluster.simulated.create(resources.NODES, make_node(node))
         cluster.offer(node, model.Device("x", attributes={"size": model.DeviceAttribute(string=size)}))
     cluster.play(story)
     assert cluster.simulated.bound() == {"p": "b"}
@@ -156,7 +155,7 @@ def test_a_tainted_device_is_given_to_nobody_without_a_toleration() -> None:
         cluster.pod("q", "tolerant")
         await cluster.bound("q")
 
-    cluster.simulated.create(NODES, make_node("a"))
+    cluster.simulated.create(resources.NODES, make_node("a"))
     cluster.offer("a", model.Device("x", taints=[model.DeviceTaint("broken", effect="NoSchedule")]))
     cluster.play(story)
 
@@ -220,7 +219,7 @@ def test_a_claim_whose_devices_all_nodes_can_use_keeps_them_also_after_a_node_is
     async def story() -> None:
         cluster.claim("c", allocated_on="b")
         await cluster.settle()
-        cluster.simulated.server.delete(NODES, "a")
+        cluster.simulated.server.delete(resources.NODES, "a")
         await cluster.settle()
         cluster.pod("large", claim="c", cpu=1000)
         await cluster.told("large", "Insufficient cpu")

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from gangline import Conflict, Unavailable, model
-from gangline.kube.resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, Resource
+from gangline import Conflict, Unavailable, model, resources
 from gangline.simulate import SimulatedClient
-from gangline.state.cache import Cache
-from gangline.testing import FakeHandle, make_node, make_pod
+from gangline.testing import Cache, FakeHandle, make_node, make_pod
 from gangline_plugins.dynamic_resources import DynamicResources
 from gangline_plugins.dynamic_resources.extended import ExtendedClaims, requests_of
 from gangline_plugins.extended_resources import ExtendedResources
@@ -32,17 +30,19 @@ def serving(resource: str = NAME, /, **devices: int) -> Cluster:
 
 def serve(cluster: Cluster, resource: str) -> None:
     """The class serves this resource from now on."""
-    served = cluster.simulated.server.get(DEVICE_CLASSES, "gpu").data
+    served = cluster.simulated.server.get(resources.DEVICE_CLASSES, "gpu").data
     spec = {**served["spec"], "extendedResourceName": resource}
-    cluster.simulated.server.replace(DEVICE_CLASSES, {**served, "spec": spec})
+    cluster.simulated.server.replace(resources.DEVICE_CLASSES, {**served, "spec": spec})
 
 
 def asking(cluster: Cluster, name: str, count: int = 1, resource: str = NAME, **more: Any) -> None:
-    cluster.simulated.create(PODS, make_pod(name, resources={resource: count}, **more))
+    cluster.simulated.create(resources.PODS, make_pod(name, resources={resource: count}, **more))
 
 
 def status_of(cluster: Cluster, pod: str) -> Any:
-    return cluster.simulated.server.get(PODS, pod, namespace="default").data["status"]["extendedResourceClaimStatus"]
+    return cluster.simulated.server.get(resources.PODS, pod, namespace="default").data["status"][
+        "extendedResourceClaimStatus"
+    ]
 
 
 @pytest.mark.parametrize("resource", [NAME, IMPLICIT])
@@ -96,7 +96,7 @@ def test_a_class_that_begins_to_serve_the_resource_wakes_the_pod() -> None:
 
 def test_a_device_plugin_that_starts_to_advertise_the_resource_wakes_the_pod() -> None:
     cluster = serving()
-    cluster.simulated.create(NODES, make_node("a"))
+    cluster.simulated.create(resources.NODES, make_node("a"))
 
     async def story() -> None:
         asking(cluster, "p")
@@ -104,7 +104,7 @@ def test_a_device_plugin_that_starts_to_advertise_the_resource_wakes_the_pod() -
         await cluster.settle()
         amounts = {NAME: "1"}
         advertised = {"status": {"allocatable": amounts, "capacity": amounts}}
-        cluster.simulated.server.patch(NODES, "a", advertised, subresource="status")
+        cluster.simulated.server.patch(resources.NODES, "a", advertised, subresource="status")
         await cluster.simulated.until(lambda: "p" in cluster.simulated.bound(), seconds=30.0)
 
     cluster.play(story)
@@ -121,7 +121,7 @@ def test_a_class_that_no_longer_serves_the_resource_gives_no_devices_for_it() ->
         await cluster.settle()
         asking(cluster, "q")
         await cluster.told("q", f"Insufficient {NAME}")
-        cluster.simulated.server.delete(PODS, "p", namespace="default")
+        cluster.simulated.server.delete(resources.PODS, "p", namespace="default")
         await cluster.simulated.until(lambda: not cluster.claims())
 
     cluster.play(story)
@@ -168,7 +168,7 @@ def test_init_containers_that_end_share_devices_with_each_other_and_with_those_t
 
 def test_where_a_device_plugin_advertises_the_resource_it_wins_and_no_claim_is_made() -> None:
     cluster = serving()
-    cluster.simulated.create(NODES, make_node("plugin", resources={NAME: 1}))
+    cluster.simulated.create(resources.NODES, make_node("plugin", resources={NAME: 1}))
 
     async def story() -> None:
         asking(cluster, "p")
@@ -182,12 +182,12 @@ def test_where_a_device_plugin_advertises_the_resource_it_wins_and_no_claim_is_m
 
 def test_each_node_serves_what_its_device_plugin_does_not() -> None:
     cluster = serving(a=1)
-    cluster.simulated.create(NODES, make_node("b", resources={NAME: 1}))
+    cluster.simulated.create(resources.NODES, make_node("b", resources={NAME: 1}))
     cluster.offer("b", model.Device("gpu-0"), model.Device("gpu-1"))
 
     async def story() -> None:
         asked = {NAME: 1, IMPLICIT: 2}
-        cluster.simulated.create(PODS, make_pod("p", resources=asked))
+        cluster.simulated.create(resources.PODS, make_pod("p", resources=asked))
         await cluster.bound("p")
 
     cluster.play(story)
@@ -209,7 +209,7 @@ def test_pods_that_come_together_get_different_devices_and_the_last_none() -> No
         (left,) = {f"p{number}" for number in range(9)} - cluster.simulated.bound().keys()
         assert "cannot allocate all claims" in cluster.simulated.message(left)
         gone = next(iter(cluster.simulated.bound()))
-        cluster.simulated.server.delete(PODS, gone, namespace="default")
+        cluster.simulated.server.delete(resources.PODS, gone, namespace="default")
         await cluster.bound(left)
 
     cluster.play(story)
@@ -223,7 +223,7 @@ def test_a_pod_has_claims_of_its_own_beside_its_extended_resources() -> None:
     async def story() -> None:
         cluster.template("two", exactly(2))
         entry = model.PodResourceClaim("gpu", None, "two")
-        cluster.simulated.create(PODS, make_pod("p", resources={NAME: 1}, resource_claims=[entry]))
+        cluster.simulated.create(resources.PODS, make_pod("p", resources={NAME: 1}, resource_claims=[entry]))
         await cluster.bound("p")
 
     cluster.play(story)
@@ -237,7 +237,7 @@ def test_a_pod_has_claims_of_its_own_beside_its_extended_resources() -> None:
 def test_a_gang_gets_all_of_its_devices_in_one_decision(devices: dict[str, int], advertised: int) -> None:
     cluster = serving(**devices)
     if advertised:  # then nodes without the resource have a number for it, which is 0
-        cluster.simulated.create(NODES, make_node("c", cpu=0, pods=0, resources={NAME: advertised}))
+        cluster.simulated.create(resources.NODES, make_node("c", cpu=0, pods=0, resources={NAME: advertised}))
 
     async def story() -> None:
         for number in range(8):
@@ -266,10 +266,10 @@ def test_a_gang_for_which_a_device_is_missing_gets_none() -> None:
 class Fails:
     """Fails calls of a verb on a kind, for a number of times, before they reach the server."""
 
-    def __init__(self, verb: str, kind: Resource[Any], error: Exception, times: int) -> None:
+    def __init__(self, verb: str, kind: resources.Resource[Any], error: Exception, times: int) -> None:
         self.verb, self.kind, self.error, self.left = verb, kind, error, times
 
-    def __call__(self, verb: str, resource: Resource[Any], name: str) -> Exception | None:
+    def __call__(self, verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
         if verb == self.verb and resource.plural == self.kind.plural and self.left:
             self.left -= 1
             return self.error
@@ -279,15 +279,15 @@ class Fails:
 @pytest.mark.parametrize(
     ("verb", "kind", "error"),
     [
-        ("create", RESOURCE_CLAIMS, Unavailable(0, "", "no answer")),
-        ("patch", RESOURCE_CLAIMS, Unavailable(0, "", "no answer")),
-        ("patch", PODS, Unavailable(0, "", "no answer")),
-        ("bind", PODS, Conflict(409, "Conflict", "changed")),
+        ("create", resources.RESOURCE_CLAIMS, Unavailable(0, "", "no answer")),
+        ("patch", resources.RESOURCE_CLAIMS, Unavailable(0, "", "no answer")),
+        ("patch", resources.PODS, Unavailable(0, "", "no answer")),
+        ("bind", resources.PODS, Conflict(409, "Conflict", "changed")),
     ],
 )
 @pytest.mark.parametrize("size", [1, 8])
 def test_what_was_made_for_a_pod_that_is_not_bound_is_deleted(
-    verb: str, kind: Resource[Any], error: Exception, size: int
+    verb: str, kind: resources.Resource[Any], error: Exception, size: int
 ) -> None:
     cluster = serving(a=8)
     faults = Fails(verb, kind, error, 1)
@@ -307,17 +307,17 @@ def test_what_was_made_for_a_pod_that_is_not_bound_is_deleted(
 @pytest.mark.parametrize("stage", ["created", "allocated", "told"])
 def test_what_a_scheduler_that_was_killed_has_left_behind_is_deleted(size: int, stage: str) -> None:
     cluster = serving(a=8)
-    calls: dict[str, tuple[str, Resource[Any]]] = {
-        "created": ("patch", RESOURCE_CLAIMS),
-        "allocated": ("patch", PODS),
-        "told": ("bind", PODS),
+    calls: dict[str, tuple[str, resources.Resource[Any]]] = {
+        "created": ("patch", resources.RESOURCE_CLAIMS),
+        "allocated": ("patch", resources.PODS),
+        "told": ("bind", resources.PODS),
     }
     verb, kind = calls[stage]
     is_dead = False
 
-    def stop(called: str, resource: Resource[Any], name: str) -> Exception | None:
+    def stop(called: str, resource: resources.Resource[Any], name: str) -> Exception | None:
         nonlocal is_dead
-        is_nomination = called == "patch" and resource is PODS and not cluster.claims()
+        is_nomination = called == "patch" and resource is resources.PODS and not cluster.claims()
         is_dead = is_dead or (called == verb and resource.plural == kind.plural and not is_nomination)
         return Unavailable(0, "", "no answer") if is_dead and called not in ("list", "watch") else None
 
@@ -348,9 +348,10 @@ def test_of_several_classes_the_newest_serves_the_resource_and_then_the_alphabet
         selector = model.DeviceSelector(model.CelDeviceSelector(f'device.driver == "{DRIVER}"'))
         metadata = model.ObjectMeta(name, creation_timestamp=created)
         cluster.simulated.create(
-            DEVICE_CLASSES, model.DeviceClass(metadata, model.DeviceClassSpec([selector], extended_resource_name=NAME))
+            resources.DEVICE_CLASSES,
+            model.DeviceClass(metadata, model.DeviceClassSpec([selector], extended_resource_name=NAME)),
         )
-    cluster.simulated.create(NODES, make_node("n"))
+    cluster.simulated.create(resources.NODES, make_node("n"))
     cluster.offer("n", *(model.Device(f"gpu-{number}") for number in range(3)))
 
     async def story() -> None:
@@ -368,7 +369,7 @@ def test_of_several_classes_the_newest_serves_the_resource_and_then_the_alphabet
 def test_a_claim_of_another_namespace_that_says_it_is_the_pods_does_not_count(namespace: str, counts: bool) -> None:
     cache = Cache()
     state = FakeHandle(cache).state
-    store = cache.store(RESOURCE_CLAIMS)
+    store = cache.store(resources.RESOURCE_CLAIMS)
     claims = ExtendedClaims(ExtendedResources(state), cache.nodes.view, store)
     pod = cache.record(make_pod("p"))
     owner = model.OwnerReference("Pod", "p", pod.uid, "v1", controller=True)

@@ -10,13 +10,10 @@ from typing import Any
 
 import pytest
 
-from gangline import config, model
-from gangline.errors import GanglineError
-from gangline.kube.resources import DEVICE_TAINT_RULES, NODES, PODS
-from gangline.loop.scheduler import Scheduler
-from gangline.profile.registry import Catalog
-from gangline.simulate import InMemoryServer, SimulatedClient
+from gangline import GanglineError, model, resources
+from gangline.simulate import InMemoryServer, SimulatedClient, make_scheduler
 from gangline.testing import make_node
+from gangline.testing.configured import configuration
 
 from .claim_cases import DRIVER, Cluster, exactly
 
@@ -62,7 +59,7 @@ def two_pods(gates: Mapping[str, Any]) -> Cluster:
     """A node with a broken device and a sound one, and a pod for each of them."""
     cluster = Cluster(a=2)
     cluster.profile = profile(gates)
-    cluster.simulated.create(DEVICE_TAINT_RULES, rule("broken", pool="a", device="gpu-0"))
+    cluster.simulated.create(resources.DEVICE_TAINT_RULES, rule("broken", pool="a", device="gpu-0"))
     cluster.template("one")
     for name in ("p", "q"):
         cluster.pod(name, "one")
@@ -77,7 +74,7 @@ def test_a_device_that_a_rule_taints_is_given_when_the_rule_has_gone() -> None:
         await cluster.simulated.until(lambda: len(cluster.simulated.bound()) == 1)
         await cluster.settle()
         found.append(cluster.given())
-        cluster.simulated.server.delete(DEVICE_TAINT_RULES, "broken")
+        cluster.simulated.server.delete(resources.DEVICE_TAINT_RULES, "broken")
         await cluster.bound("p", "q")
 
     cluster.play(story)
@@ -116,7 +113,7 @@ def test_a_rule_that_cannot_be_read_harms_only_itself() -> None:
     cluster = two_pods(TAINTS)
     taint = {"key": "k" * 400, "effect": "NoSchedule"}
     spec = {"taint": taint, "deviceSelector": {"driver": DRIVER}}
-    cluster.simulated.server.create(DEVICE_TAINT_RULES, {"metadata": {"name": "absurd"}, "spec": spec})
+    cluster.simulated.server.create(resources.DEVICE_TAINT_RULES, {"metadata": {"name": "absurd"}, "spec": spec})
 
     async def story() -> None:
         await cluster.simulated.until(lambda: len(cluster.simulated.bound()) == 1)
@@ -133,12 +130,7 @@ def test_a_gate_that_is_not_known_is_refused(gates: Any) -> None:
     cluster = Cluster(a=1)
 
     with pytest.raises(GanglineError, match="featureGates"):
-        Scheduler(
-            config.load(profile(gates), ""),
-            SimulatedClient(cluster.simulated.server),
-            cluster.simulated.clock,
-            Catalog.discover(),
-        )
+        make_scheduler(profile(gates), SimulatedClient(cluster.simulated.server), cluster.simulated.clock)
 
 
 def test_rules_are_read_from_manifests() -> None:
@@ -157,7 +149,7 @@ def test_rules_are_read_from_manifests() -> None:
 @pytest.mark.parametrize(("gates", "at"), [({"DRAListTypeAttributes": True}, {"p": "a"}), ({}, {})])
 def test_selectors_read_lists_behind_their_gate(gates: Mapping[str, bool], at: Mapping[str, str]) -> None:
     cluster = Cluster()
-    cluster.simulated.create(NODES, make_node("a"))
+    cluster.simulated.create(resources.NODES, make_node("a"))
     cluster.profile = profile(gates)
     cluster.offer("a", model.Device("gpu-9", attributes={"roots": model.DeviceAttribute(strings=["pci0", "pci1"])}))
     expression = f'device.attributes["{DRIVER}"].roots.includes("pci1")'
@@ -171,7 +163,7 @@ def test_selectors_read_lists_behind_their_gate(gates: Mapping[str, bool], at: M
 
 def test_lists_are_read_as_long_as_the_configuration_in_use_turns_the_gate_on() -> None:
     cluster = Cluster()
-    cluster.simulated.create(NODES, make_node("a"))
+    cluster.simulated.create(resources.NODES, make_node("a"))
     roots = model.DeviceAttribute(strings=["pci0", "pci1"])
     cluster.offer("a", *(model.Device(f"gpu-{number}", attributes={"roots": roots}) for number in range(3)))
     expression = f'device.attributes["{DRIVER}"].roots.includes("pci1")'
@@ -182,7 +174,7 @@ def test_lists_are_read_as_long_as_the_configuration_in_use_turns_the_gate_on() 
     async def story() -> None:
         async with cluster.simulated.scheduling(profile(gates)) as scheduler:
             for number, each in enumerate([gates, {}, gates]):
-                scheduler.use(config.load(profile(each), ""))
+                scheduler.use(configuration(profile(each)))
                 await cluster.settle()
                 cluster.pod(f"p{number}", "one")
                 await cluster.settle()
@@ -196,7 +188,7 @@ def test_lists_are_read_as_long_as_the_configuration_in_use_turns_the_gate_on() 
 def test_rules_count_as_long_as_the_configuration_in_use_turns_the_gate_on() -> None:
     cluster = Cluster(a=1)
     cluster.profile = profile(TAINTS)
-    cluster.simulated.create(DEVICE_TAINT_RULES, rule("broken"))
+    cluster.simulated.create(resources.DEVICE_TAINT_RULES, rule("broken"))
     cluster.template("one")
     found = []
 
@@ -204,12 +196,12 @@ def test_rules_count_as_long_as_the_configuration_in_use_turns_the_gate_on() -> 
         async with cluster.simulated.scheduling(cluster.profile) as scheduler:
             for number, gates in enumerate([{}, TAINTS, {}, TAINTS, {}]):
                 name = f"p{number}"
-                scheduler.use(config.load(profile(gates), ""))
+                scheduler.use(configuration(profile(gates)))
                 await cluster.settle()
                 cluster.pod(name, "one")
                 await cluster.settle()
                 found.append(name in cluster.simulated.bound())
-                cluster.simulated.server.delete(PODS, name, namespace="default")
+                cluster.simulated.server.delete(resources.PODS, name, namespace="default")
                 await cluster.settle()
 
     cluster.play(story, schedules=False)

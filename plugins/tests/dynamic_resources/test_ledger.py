@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from gangline import model
-from gangline.kube.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from gangline import model, resources
 from gangline.testing import cluster, make_node, make_pod
 from gangline_plugins.dynamic_resources.ledger import Ledger
 
@@ -29,13 +28,12 @@ class Steps(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.cache = cluster([make_node(f"n{row}") for row in range(NODES)])
-        self.cache.store(DEVICE_CLASSES).upsert(model.DeviceClass(model.ObjectMeta("gpu")))
+        self.cache.store(resources.DEVICE_CLASSES).upsert(model.DeviceClass(model.ObjectMeta("gpu")))
         for row in range(NODES):
             devices = [model.Device(f"d{number}") for number in range(DEVICES)]
             made = model.ResourceSliceSpec(DRIVER, model.ResourcePool(f"n{row}", 1, 1), f"n{row}", devices=devices)
-            self.cache.store(RESOURCE_SLICES).upsert(model.ResourceSlice(model.ObjectMeta(f"s{row}"), made))
+            self.cache.store(resources.RESOURCE_SLICES).upsert(model.ResourceSlice(model.ObjectMeta(f"s{row}"), made))
         self.ledger = self.cache.tracker(Ledger, self.cache)
-        self.ledger.nodes = self.cache.nodes.view
         self.version = 0
         self.made: dict[int, model.ResourceClaim] = {}
         self.placed: dict[int, int] = {}
@@ -53,7 +51,7 @@ class Steps(RuleBasedStateMachine):
         metadata = msgspec.structs.replace(claim.metadata, resource_version=str(self.version))
         changed = msgspec.structs.replace(claim.status, **status)
         self.made[number] = msgspec.structs.replace(claim, metadata=metadata, status=changed)
-        self.cache.store(RESOURCE_CLAIMS).upsert(self.made[number])
+        self.cache.store(resources.RESOURCE_CLAIMS).upsert(self.made[number])
 
     @rule(number=CLAIMS)
     def comes(self, number: int) -> None:
@@ -65,7 +63,7 @@ class Steps(RuleBasedStateMachine):
     def goes(self, number: int) -> None:
         if number in self.made:
             del self.made[number]
-            self.cache.store(RESOURCE_CLAIMS).remove("default", f"c{number}")
+            self.cache.store(resources.RESOURCE_CLAIMS).remove("default", f"c{number}")
 
     @rule(pod=PODS, row=st.integers(0, NODES - 1))
     def is_placed(self, pod: int, row: int) -> None:

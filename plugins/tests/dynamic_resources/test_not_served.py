@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from gangline import model
-from gangline.errors import NotFound
-from gangline.kube.resources import NODES, PODS, RESOURCE_CLAIMS
+from gangline import NotFound, model, resources
 from gangline.simulate import SimulatedClient, SimulatedCluster
 from gangline.testing import make_node, make_pod
 
@@ -24,21 +22,21 @@ class Older(SimulatedClient):
 
     async def list(self, resource: Any, **more: Any) -> Any:
         """See the interface."""
-        if resource.group == RESOURCE_CLAIMS.group:
+        if resource.group == resources.RESOURCE_CLAIMS.group:
             raise NotFound(404, "NotFound", f"the server could not find {resource.plural}")
         return await super().list(resource, **more)
 
     async def served(self, group: str, version: str) -> set[str]:
         """See the interface."""
-        return set() if group == RESOURCE_CLAIMS.group else await super().served(group, version)
+        return set() if group == resources.RESOURCE_CLAIMS.group else await super().served(group, version)
 
 
 def test_pods_without_claims_are_bound_and_others_wait() -> None:
     cluster = SimulatedCluster()
-    cluster.create(NODES, make_node("a"))
-    cluster.create(PODS, make_pod("plain"))
+    cluster.create(resources.NODES, make_node("a"))
+    cluster.create(resources.PODS, make_pod("plain"))
     entry = model.PodResourceClaim("gpu", resource_claim_name="gpu")
-    cluster.create(PODS, make_pod("with-claim", resource_claims=[entry]))
+    cluster.create(resources.PODS, make_pod("with-claim", resource_claims=[entry]))
 
     async def story() -> None:
         async with cluster.scheduling(PROFILE, Older(cluster.server)):

@@ -8,10 +8,8 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline import PodInfo, model
-from gangline.kube.resources import RESOURCE_CLAIMS
-from gangline.state.cache import Cache
-from gangline.testing import make_pod
+from gangline import PodInfo, model, resources
+from gangline.testing import Cache, make_pod
 from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, PodClaims, claims_of
 
 NAMES = ("a", "b", "c")
@@ -25,7 +23,7 @@ STEPS = st.one_of(
 @given(st.lists(STEPS, max_size=15))
 def test_kept_claims_are_those_of_the_store(steps: list[tuple[str, str, bool]]) -> None:
     cache = Cache()
-    store = cache.store(RESOURCE_CLAIMS)
+    store = cache.store(resources.RESOURCE_CLAIMS)
     kept = PodClaims(store)
     pods = {name: pod_with(cache, name, name) for name in NAMES}
     for kind, name, flag in steps:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangline import model
-from gangline.deciding.scheduling import Decision, Rejection
+from gangline.testing.deciding import Decision, Rejection
 
 from .claim_cases import DRIVER
 from .preempting_cases import Bench

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import PodInfo, Status
-from gangline.deciding.scheduling import Decision
+from gangline.testing.deciding import Decision
 
 from .preempting_cases import Bench
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangline.kube.resources import PODS, RESOURCE_CLAIMS
+from gangline import resources
 from gangline.simulate import ClaimController, Kubelet, running
 
 from .claim_cases import PROFILE, Cluster, exactly
@@ -31,7 +31,9 @@ class Preempting(Cluster):
     @property
     def evicted(self) -> set[str]:
         """The pods that are gone or going."""
-        there = {pod.metadata.name for pod in self.simulated.list(PODS) if pod.metadata.deletion_timestamp is None}
+        there = {
+            pod.metadata.name for pod in self.simulated.list(resources.PODS) if pod.metadata.deletion_timestamp is None
+        }
         return self.made - there
 
     def pod(self, name: str, template: str = "", claim: str = "", **more: Any) -> None:
@@ -60,7 +62,9 @@ class Preempting(Cluster):
         claim = self.claims()[name]
         bare = msgspec.structs.replace(claim.status, allocation=None, reserved_for=[])
         self.simulated.server.replace(
-            RESOURCE_CLAIMS, msgspec.to_builtins(msgspec.structs.replace(claim, status=bare)), subresource="status"
+            resources.RESOURCE_CLAIMS,
+            msgspec.to_builtins(msgspec.structs.replace(claim, status=bare)),
+            subresource="status",
         )
 
 

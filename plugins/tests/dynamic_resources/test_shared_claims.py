@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gangline import model
-from gangline.kube.resources import NODES, POD_GROUPS_V1ALPHA2, PODS, RESOURCE_SLICES
+from gangline import model, resources
 from gangline.testing import make_node, make_pod
 
 from .claim_cases import DRIVER, Cluster
@@ -44,7 +43,7 @@ class Fabric(Cluster):
         self.profile = profile(order, has_levels)
         for rack, size in racks.items():
             for number in range(size):
-                self.simulated.create(NODES, make_node(f"{rack}{number}", cpu=1, labels={"rack": rack}))
+                self.simulated.create(resources.NODES, make_node(f"{rack}{number}", cpu=1, labels={"rack": rack}))
 
     def pool(self, name: str, *nodes: str, devices: int = 1) -> None:
         """Devices that these nodes may use, or all nodes of a rack; the pools are tried in the order of their names."""
@@ -56,7 +55,7 @@ class Fabric(Cluster):
             node_selector=model.NodeSelector([term]),
             devices=[model.Device(f"channel-{number}") for number in range(devices)],
         )
-        self.simulated.create(RESOURCE_SLICES, model.ResourceSlice(model.ObjectMeta(f"{name}-slice"), made))
+        self.simulated.create(resources.RESOURCE_SLICES, model.ResourceSlice(model.ObjectMeta(f"{name}-slice"), made))
 
     def gang(self, size: int, own: str = "", notes: Mapping[str, str] | None = None) -> None:
         """Members that need a node each and share a claim; each may have a claim of its own too."""
@@ -65,7 +64,7 @@ class Fabric(Cluster):
         entries += [model.PodResourceClaim("gpu", resource_claim_template_name=own)] if own else []
         for number in range(size):
             made = make_pod(f"g{number}", cpu=1, resource_claims=entries, annotations={**said, **(notes or {})})
-            self.simulated.create(PODS, made)
+            self.simulated.create(resources.PODS, made)
 
     def play_gang(self, size: int, own: str = "", notes: Mapping[str, str] | None = None) -> set[str]:
         """Where the members of a gang are bound."""
@@ -177,7 +176,7 @@ def test_a_pool_may_cross_levels(order: str, level: str, size: int, racks: int) 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_device_of_one_node_keeps_the_gang_on_the_node(order: str) -> None:
     cluster = Fabric(order, a=2)
-    cluster.simulated.create(NODES, make_node("big", cpu=3))
+    cluster.simulated.create(resources.NODES, make_node("big", cpu=3))
     for node in ("a0", "a1", "big"):
         cluster.offer(node, model.Device("gpu-0"))
 
@@ -193,7 +192,7 @@ def test_devices_may_select_their_nodes_one_by_one(order: str) -> None:
         devices.append(model.Device(name, node_selector=model.NodeSelector([term])))
     pool = model.ResourcePool("net", 1, 1)
     made = model.ResourceSliceSpec(driver=DRIVER, pool=pool, per_device_node_selection=True, devices=devices)
-    cluster.simulated.create(RESOURCE_SLICES, model.ResourceSlice(model.ObjectMeta("net"), made))
+    cluster.simulated.create(resources.RESOURCE_SLICES, model.ResourceSlice(model.ObjectMeta("net"), made))
 
     assert cluster.play_gang(3) == {"n1", "n2", "n3"}
     assert cluster.given() == [("net", "b")]
@@ -207,14 +206,14 @@ def test_a_claim_of_a_pod_group_decides_as_well(order: str) -> None:
     policy = model.PodGroupPolicy(gang=model.PodGroupGang(4))
     entry = model.PodResourceClaim("channel", "shared")
     made = model.PodGroupSpec(scheduling_policy=policy, resource_claims=[entry])
-    cluster.simulated.create(POD_GROUPS_V1ALPHA2, model.PodGroup(model.ObjectMeta("train", "default"), made))
+    cluster.simulated.create(resources.POD_GROUPS_V1ALPHA2, model.PodGroup(model.ObjectMeta("train", "default"), made))
 
     async def story() -> None:
         cluster.claim("shared")
         for number in range(4):
             member = make_pod(f"g{number}", cpu=1, resource_claims=[entry])
             member.spec.scheduling_group = model.SchedulingGroup("train")
-            cluster.simulated.create(PODS, member)
+            cluster.simulated.create(resources.PODS, member)
         await cluster.bound("g0", "g1", "g2", "g3")
 
     cluster.play(story)

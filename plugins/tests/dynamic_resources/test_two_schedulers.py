@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from gangline import model
-from gangline.kube.resources import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Resource
+from gangline import model, resources
 from gangline.simulate import SimulatedClient
 from gangline.testing import make_node
 
@@ -26,13 +25,13 @@ class LateClient(SimulatedClient):
         self._clock = cluster.simulated.clock
         self.seconds = seconds
 
-    async def watch(self, resource: Resource[Any], **selected: Any) -> AsyncIterator[Any]:
+    async def watch(self, resource: resources.Resource[Any], **selected: Any) -> AsyncIterator[Any]:
         """See the interface."""
         came: asyncio.Queue[tuple[float, Any]] = asyncio.Queue()
 
         async def follow() -> None:
             async for event in super(LateClient, self).watch(resource, **selected):
-                late = self.seconds if resource.plural == RESOURCE_CLAIMS.plural else 0.0
+                late = self.seconds if resource.plural == resources.RESOURCE_CLAIMS.plural else 0.0
                 came.put_nowait((self._clock.monotonic() + late, event))
 
         following = asyncio.create_task(follow())
@@ -76,8 +75,8 @@ def test_the_allocation_that_was_written_first_stays() -> None:
     cluster = Cluster(a=1)
     writes: list[str] = []
 
-    def note(verb: str, resource: Resource[Any], name: str) -> None:
-        if verb == "patch" and resource.plural == RESOURCE_CLAIMS.plural:
+    def note(verb: str, resource: resources.Resource[Any], name: str) -> None:
+        if verb == "patch" and resource.plural == resources.RESOURCE_CLAIMS.plural:
             writes.append(name)
 
     async def story() -> None:
@@ -92,7 +91,7 @@ def test_the_allocation_that_was_written_first_stays() -> None:
             await cluster.simulated.until(lambda: len(writes) >= 3)
             await cluster.settle()
             assert cluster.simulated.bound() == {"p": "a"}
-            cluster.simulated.server.delete(PODS, "p", namespace="default")
+            cluster.simulated.server.delete(resources.PODS, "p", namespace="default")
             await cluster.bound("q")
 
     cluster.play(story, schedules=False)
@@ -123,7 +122,7 @@ def test_a_pod_is_tried_again_if_the_watch_does_not_show_what_was_written() -> N
 @pytest.mark.parametrize(("capacity", "bound"), [("4", 4), ("9", 8)])
 def test_shares_of_a_device_go_to_as_many_pods_as_fit(capacity: str, bound: int) -> None:
     cluster = Cluster()
-    cluster.simulated.create(NODES, make_node("a"))
+    cluster.simulated.create(resources.NODES, make_node("a"))
     cluster.offer(
         "a", model.Device("x", capacity={"slots": model.DeviceCapacity(capacity)}, allow_multiple_allocations=True)
     )
@@ -146,7 +145,7 @@ def test_shares_of_a_device_go_to_as_many_pods_as_fit(capacity: str, bound: int)
 def test_counters_of_a_pool_suffice_for_the_devices_that_are_given() -> None:
     """Eight devices consume one counter that is enough for five."""
     cluster = Cluster()
-    cluster.simulated.create(NODES, make_node("a"))
+    cluster.simulated.create(resources.NODES, make_node("a"))
     pool = model.ResourcePool("a", 2, 1)
     one = model.DeviceCounterConsumption("memory", {"size": model.Counter("1")})
     devices = [
@@ -163,7 +162,7 @@ def test_counters_of_a_pool_suffice_for_the_devices_that_are_given() -> None:
         model.ResourceSliceSpec(DRIVER, pool, "a", shared_counters=counters),
     ):
         name = "devices" if made.devices else "counters"
-        cluster.simulated.create(RESOURCE_SLICES, model.ResourceSlice(model.ObjectMeta(name), made))
+        cluster.simulated.create(resources.RESOURCE_SLICES, model.ResourceSlice(model.ObjectMeta(name), made))
 
     async def story() -> None:
         cluster.template("one", exactly(1, selectors=[_named("gpu-1", "gpu-2", "gpu-3")]))
@@ -190,10 +189,10 @@ def test_a_claim_of_a_pod_that_another_scheduler_has_bound_is_not_taken_back() -
     """Both serve the pod; one has written the claim, and cannot bind."""
     cluster = Cluster(a=1)
 
-    def refuse(verb: str, resource: Resource[Any], name: str) -> None:
+    def refuse(verb: str, resource: resources.Resource[Any], name: str) -> None:
         if verb == "bind":
             server = cluster.simulated.server
-            (pod,) = (each for each in cluster.simulated.list(PODS) if each.metadata.name == name)
+            (pod,) = (each for each in cluster.simulated.list(resources.PODS) if each.metadata.name == name)
             if not pod.spec.node_name:
                 server.bind("default", name, pod.metadata.uid, "a", {})
 

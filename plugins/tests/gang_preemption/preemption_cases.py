@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gangline import GroupAttempt, NodeView, PodInfo, Status, model, resources
-from gangline.deciding.group_decisions import GroupDecision, GroupRejection
-from gangline.deciding.group_search import decide_group
-from gangline.groups import Groups
-from gangline.queueing.units import Unit
-from gangline.state.cache import Cache
-from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
-from gangline.wire.custom_resources import ALLOW
+from gangline import GroupAttempt, NodeView, PodInfo, Status, custom_resources, model, resources
+from gangline.testing import Cache, FakeHandle, Groups, cluster, make_node, make_pod, make_runtime
+from gangline.testing.deciding import GroupDecision, GroupRejection, decide_group
 from gangline_plugins.gang_permit import GangPermit
 from gangline_plugins.gang_preemption import GangPreemption
 from gangline_plugins.gang_preemption.plugin import EvictionPlan
@@ -74,7 +69,7 @@ class Bench:
 
     def allow(self, permissions: str) -> None:
         """What the namespace lets its pods ask for."""
-        meta = model.ObjectMeta(name="default", annotations={ALLOW: permissions})
+        meta = model.ObjectMeta(name="default", annotations={custom_resources.ALLOW: permissions})
         self.cache.store(resources.NAMESPACES).upsert(model.Namespace(meta))
 
     # What runs
@@ -149,8 +144,7 @@ class Bench:
 
     def decide(self, pods: Sequence[PodInfo]) -> GroupDecision | GroupRejection:
         """One cycle for these members of one gang."""
-        unit = Unit(list(pods), added=NOW, group=self.runtime.group_key(pods[0]))
-        return decide_group(unit, self.runtime, self.cache, self.handle.nominated(), NOW)
+        return decide_group(self.runtime, pods)
 
     def preempt(self, pods: Sequence[PodInfo]) -> list[str]:
         """The victims that are chosen for a gang that has no room, by name."""

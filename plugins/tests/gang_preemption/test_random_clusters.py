@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gangline import model
-from gangline.deciding.group_decisions import GroupDecision
 from gangline.testing import GPU
+from gangline.testing.deciding import GroupDecision
 from gangline_plugins.gang_preemption.plugin import EvictionPlan
 from gangline_plugins.node_ports import NodePorts
 

@@ -10,9 +10,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline import PodInfo, model
-from gangline.deciding.group_decisions import GroupDecision
-from gangline.kube.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from gangline import PodInfo, model, resources
+from gangline.testing.deciding import GroupDecision
 from gangline_plugins.dynamic_resources import DynamicResources
 from gangline_plugins.gang_preemption.plugin import EvictionPlan
 
@@ -27,13 +26,13 @@ class Claiming(Bench):
 
     def __init__(self, devices: int = 3, is_shareable: bool = False) -> None:
         super().__init__(1, 2, None, DynamicResources)
-        self.cache.store(DEVICE_CLASSES).upsert(model.DeviceClass(model.ObjectMeta("gpu")))
+        self.cache.store(resources.DEVICE_CLASSES).upsert(model.DeviceClass(model.ObjectMeta("gpu")))
         for node in NODES:
             offered = [
                 model.Device(f"d{number}", allow_multiple_allocations=is_shareable or None) for number in range(devices)
             ]
             made = model.ResourceSliceSpec(DRIVER, model.ResourcePool(node, 1, 1), node, devices=offered)
-            self.cache.store(RESOURCE_SLICES).upsert(model.ResourceSlice(model.ObjectMeta(node), made))
+            self.cache.store(resources.RESOURCE_SLICES).upsert(model.ResourceSlice(model.ObjectMeta(node), made))
 
     def claim(
         self,
@@ -60,7 +59,7 @@ class Claiming(Bench):
             ]
         exactly = model.ExactDeviceRequest("gpu", count=count, allocation_mode="ExactCount")
         spec = model.ResourceClaimSpec(model.DeviceClaim([model.DeviceRequest("gpu", exactly)]))
-        self.cache.store(RESOURCE_CLAIMS).upsert(model.ResourceClaim(metadata, spec, status))
+        self.cache.store(resources.RESOURCE_CLAIMS).upsert(model.ResourceClaim(metadata, spec, status))
 
     def uses(self, name: str, node: str, claims: Sequence[str], priority: int = 0, **of: Any) -> None:
         """A pod on a node with these claims."""

@@ -8,12 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from framework.tests.gang_cluster import ONE_LEAF, GangCluster, profile_with
-
-from gangline import ApiError
-from gangline.kube.resources import EVENTS, PODS, Resource
+from gangline import ApiError, resources
 from gangline.simulate import Kubelet, SimulatedClient, running
 from gangline.testing import make_pod
+from gangline.testing.gang_stories import ONE_LEAF, GangCluster, profile_with
 
 
 class Cluster(GangCluster):
@@ -28,7 +26,7 @@ class Cluster(GangCluster):
         """How many bound pods each gang has."""
         return Counter(name.rsplit("-", 1)[0] for name in self.bound())
 
-    def fault(self, verb: str, resource: Resource[Any], name: str) -> Exception | None:
+    def fault(self, verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
         if verb == "delete" and name in self.failing:
             self.failing.discard(name)
             return ApiError(500, "InternalError", "try later")
@@ -59,7 +57,7 @@ def test_a_gang_gets_the_room_of_whole_gangs_and_is_bound_as_a_whole() -> None:
     nodes = {node for pod, node in cluster.bound().items() if pod.startswith("high")}
     assert len(nodes) == 4 and len({node.split("-")[0] for node in nodes}) == 1
     assert sorted(cluster.sizes().values()) == [2, 2, 4]
-    preempted = [event.note for event in cluster.list(EVENTS) if event.reason == "Preempted"]
+    preempted = [event.note for event in cluster.list(resources.EVENTS) if event.reason == "Preempted"]
     assert len(preempted) == 4
     assert all(note.startswith("Preempted by gang default/high on node l") for note in preempted)
 
@@ -96,7 +94,7 @@ def test_after_a_deletion_that_failed_the_rest_of_the_gang_goes_too() -> None:
     cluster.play(story)
 
     assert cluster.sizes() == {"high": 4} and not cluster.failing
-    assert {pod.metadata.name for pod in cluster.list(PODS)} == {f"high-{n}" for n in range(4)}
+    assert {pod.metadata.name for pod in cluster.list(resources.PODS)} == {f"high-{n}" for n in range(4)}
 
 
 def test_a_gang_that_lost_its_room_to_a_higher_pod_keeps_nothing_from_lower_ones() -> None:
@@ -108,13 +106,13 @@ def test_a_gang_that_lost_its_room_to_a_higher_pod_keeps_nothing_from_lower_ones
             await cluster.until(lambda: len(cluster.bound()) == 4)
             cluster.add_gang("high", 4, {}, priority=100)
             await cluster.until(lambda: not cluster.bound())
-            cluster.create(PODS, make_pod("top", gpus=8, priority=1000, scheduler_name="gangs"))
+            cluster.create(resources.PODS, make_pod("top", gpus=8, priority=1000, scheduler_name="gangs"))
             await cluster.until(lambda: "top" in cluster.bound())
-            cluster.create(PODS, make_pod("later", gpus=8, priority=0, scheduler_name="gangs"))
+            cluster.create(resources.PODS, make_pod("later", gpus=8, priority=0, scheduler_name="gangs"))
             await cluster.until(lambda: "later" in cluster.bound())
             await asyncio.sleep(60)
 
     cluster.play(story)
 
     assert set(cluster.bound()) == {"top", "later"}
-    assert not any(pod.status.nominated_node_name for pod in cluster.list(PODS) if not pod.spec.node_name)
+    assert not any(pod.status.nominated_node_name for pod in cluster.list(resources.PODS) if not pod.spec.node_name)

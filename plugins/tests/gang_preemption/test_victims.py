@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gangline import model
-from gangline.deciding.group_decisions import GroupDecision, GroupRejection
-from gangline.kube.resources import JOBS
+from gangline import model, resources
 from gangline.testing import make_pod
+from gangline.testing.deciding import GroupDecision, GroupRejection
 
 from .preemption_cases import ONE_LEAF, Bench, at, leaf
 
@@ -239,7 +238,7 @@ def test_what_a_stranger_with_the_same_owner_says_spares_nobody_else() -> None:
     bench = Bench(leaves=2)
     job = model.OwnerReference("Job", "train", "the-uid", "batch/v1", controller=True)
     meta = model.ObjectMeta("train", "default", "the-uid", annotations={"gangline.dev/min-runtime": "30m"})
-    bench.cache.store(JOBS).upsert(model.Job(metadata=meta))
+    bench.cache.store(resources.JOBS).upsert(model.Job(metadata=meta))
     for node, namespace in zip((*leaf(0), *leaf(1)), ("thief", "thief", "default", "default"), strict=True):
         pod = make_pod(f"a-{node}", 8, cpu=1, node=node, namespace=namespace)
         pod.metadata.owner_references = [job]

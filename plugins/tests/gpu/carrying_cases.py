@@ -9,22 +9,9 @@ from typing import Any
 
 import msgspec
 
-from gangline import model
-from gangline.kube.resources import (
-    DEVICE_CLASSES,
-    GPU_CLAIMS,
-    GPU_NODE_STATUSES,
-    LEASES,
-    NODES,
-    PODS,
-    RESOURCE_CLAIM_TEMPLATES,
-    RESOURCE_CLAIMS,
-    RESOURCE_SLICES,
-)
-from gangline.simulate import ClaimController, Kubelet, SimulatedClient, SimulatedCluster, running
-from gangline.simulate.client import Faults, no_faults
+from gangline import custom_resources, model, resources
+from gangline.simulate import ClaimController, Faults, Kubelet, SimulatedClient, SimulatedCluster, no_faults, running
 from gangline.testing import make_node, make_pod
-from gangline.wire.custom_resources import ALLOCATED, CLAIM, GpuClaim
 from gangline_plugins.dynamic_resources import DynamicResources
 from gangline_plugins.gpu.claim import GpuClaim as GpuClaimPlugin
 from gangline_plugins.gpu.leases.plugin import DeviceLease
@@ -49,7 +36,9 @@ PLUGINS = [DynamicResources, GpuClaimPlugin, DeviceLease]
 WITH_CLAIMS, WITHOUT = PROFILE % "", PROFILE % ", disabled: [{name: DynamicResources}]"
 
 
-def carried(name: str = "claim", device_class: str = CLASS, links: str = "", **fields: Any) -> GpuClaim:
+def carried(
+    name: str = "claim", device_class: str = CLASS, links: str = "", **fields: Any
+) -> custom_resources.GpuClaim:
     """A GpuClaim that names a DeviceClass."""
     made = claim(name, **fields)
     spec = msgspec.structs.replace(made.spec, device_class_name=device_class)
@@ -64,14 +53,14 @@ class CarryingCluster:
         self.simulated = SimulatedCluster()
         selector = model.DeviceSelector(model.CelDeviceSelector(f'device.driver == "{DRIVER}"'))
         self.simulated.create(
-            DEVICE_CLASSES, model.DeviceClass(model.ObjectMeta(CLASS), model.DeviceClassSpec([selector]))
+            resources.DEVICE_CLASSES, model.DeviceClass(model.ObjectMeta(CLASS), model.DeviceClassSpec([selector]))
         )
         for name, count in devices.items():
-            self.simulated.create(NODES, make_node(name, gpus=0, labels={"kind": name}))
+            self.simulated.create(resources.NODES, make_node(name, gpus=0, labels={"kind": name}))
             self.offer(name, *(self.device(number) for number in range(count)))
         for name in (f"reported-{number}" for number in range(reported)):
-            self.simulated.create(NODES, make_node(name))
-            self.simulated.create(GPU_NODE_STATUSES, report(name))
+            self.simulated.create(resources.NODES, make_node(name))
+            self.simulated.create(resources.GPU_NODE_STATUSES, report(name))
 
     def device(self, number: int, **attributes: str) -> model.Device:
         """A device; two neighbours are one island."""
@@ -81,34 +70,40 @@ class CarryingCluster:
     def offer(self, node: str, *devices: model.Device) -> None:
         pool = model.ResourcePool(node, 1, 1)
         made = model.ResourceSliceSpec(driver=DRIVER, pool=pool, node_name=node, devices=list(devices))
-        self.simulated.create(RESOURCE_SLICES, model.ResourceSlice(model.ObjectMeta(f"{node}-slice"), made))
+        self.simulated.create(resources.RESOURCE_SLICES, model.ResourceSlice(model.ObjectMeta(f"{node}-slice"), made))
 
-    def add(self, *claims: GpuClaim) -> None:
-        self.simulated.create(GPU_CLAIMS, *claims)
+    def add(self, *claims: custom_resources.GpuClaim) -> None:
+        self.simulated.create(resources.GPU_CLAIMS, *claims)
 
     def pod(self, name: str, uses: str = "claim", annotations: dict[str, str] | None = None, **more: Any) -> None:
-        self.simulated.create(PODS, make_pod(name, annotations={CLAIM: uses, **(annotations or {})}, **more))
+        self.simulated.create(
+            resources.PODS, make_pod(name, annotations={custom_resources.CLAIM: uses, **(annotations or {})}, **more)
+        )
 
-    def claim(self, name: str = "claim") -> GpuClaim:
-        return self.simulated.get(GPU_CLAIMS, name, "default")
+    def claim(self, name: str = "claim") -> custom_resources.GpuClaim:
+        return self.simulated.get(resources.GPU_CLAIMS, name, "default")
 
     def templates(self) -> dict[str, model.ResourceClaimTemplate]:
-        return {each.metadata.name: each for each in self.simulated.list(RESOURCE_CLAIM_TEMPLATES)}
+        return {each.metadata.name: each for each in self.simulated.list(resources.RESOURCE_CLAIM_TEMPLATES)}
 
     def given(self) -> list[tuple[str, str]]:
         """Pool and name of each device that a ResourceClaim has."""
-        claims = self.simulated.list(RESOURCE_CLAIMS)
+        claims = self.simulated.list(resources.RESOURCE_CLAIMS)
         return sorted((each.pool, each.device) for claim in claims for each in claim.status.results)
 
     def check(self) -> None:
         """No device is in two claims, and no pod has devices of both kinds."""
         assert all(number == 1 for number in Counter(self.given()).values())
-        for pod in self.simulated.list(PODS):
+        for pod in self.simulated.list(resources.PODS):
             has_claim, annotations = bool(pod.spec.resource_claims), pod.metadata.annotations or {}
-            assert not (has_claim and ALLOCATED in annotations)
+            assert not (has_claim and custom_resources.ALLOCATED in annotations)
 
     def leases(self) -> list[str]:
-        return [each.metadata.name for each in self.simulated.list(LEASES) if each.metadata.name.startswith("gpu-")]
+        return [
+            each.metadata.name
+            for each in self.simulated.list(resources.LEASES)
+            if each.metadata.name.startswith("gpu-")
+        ]
 
     def play(
         self,

@@ -7,35 +7,19 @@ from typing import Any
 
 import msgspec
 
-from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
+from gangline import custom_resources, resources
 from gangline.model import Node, ObjectMeta, Pod
-from gangline.state.cache import Cache
-from gangline.testing import cluster, make_node, make_pod
-from gangline.wire.custom_resources import (
-    CLAIM,
-    ClaimDevices,
-    ClaimNetwork,
-    ClaimSelector,
-    ClaimStorage,
-    ClaimTopology,
-    Fabric,
-    GpuClaim,
-    GpuClaimSpec,
-    GpuDevice,
-    GpuNodeStatus,
-    GpuNodeStatusSpec,
-    GpuNodeStatusStatus,
-)
+from gangline.testing import Cache, cluster, make_node, make_pod
 from gangline_plugins.gpu.links import LinkClass, LinkClasses
 from gangline_plugins.gpu.named_hardware import devices
 
 
-def links_of(hardware: str | list[GpuDevice]) -> LinkClass:
+def links_of(hardware: str | list[custom_resources.GpuDevice]) -> LinkClass:
     """The link class of devices, or of those of a ready hardware."""
     return interned(LinkClasses(), devices(hardware) if isinstance(hardware, str) else hardware)
 
 
-def interned(classes: LinkClasses, found: list[GpuDevice]) -> LinkClass:
+def interned(classes: LinkClasses, found: list[custom_resources.GpuDevice]) -> LinkClass:
     """The class of these devices among others."""
     made = classes.intern(found)
     assert made is not None
@@ -44,35 +28,39 @@ def interned(classes: LinkClasses, found: list[GpuDevice]) -> LinkClass:
 
 def report(
     node: str,
-    hardware: str | list[GpuDevice] = "hgx-h100",
+    hardware: str | list[custom_resources.GpuDevice] = "hgx-h100",
     health: Mapping[int, str] | None = None,
     heartbeat: str = "",
-    fabric: Fabric | None = None,
-) -> GpuNodeStatus:
+    fabric: custom_resources.Fabric | None = None,
+) -> custom_resources.GpuNodeStatus:
     """The report of a node; `health` is by device id where it is not Healthy."""
     found = devices(hardware) if isinstance(hardware, str) else hardware
     found = [msgspec.structs.replace(d, health=(health or {}).get(d.id, d.health)) for d in found]
-    status = GpuNodeStatusStatus(total=len(found), devices=found, heartbeat_time=heartbeat, fabric=fabric)
-    return GpuNodeStatus(ObjectMeta(name=node, uid=f"gns-{node}"), GpuNodeStatusSpec(node), status)
+    status = custom_resources.GpuNodeStatusStatus(
+        total=len(found), devices=found, heartbeat_time=heartbeat, fabric=fabric
+    )
+    return custom_resources.GpuNodeStatus(
+        ObjectMeta(name=node, uid=f"gns-{node}"), custom_resources.GpuNodeStatusSpec(node), status
+    )
 
 
 def claim(
     name: str = "claim",
-    network: ClaimNetwork | None = None,
-    storage: ClaimStorage | None = None,
+    network: custom_resources.ClaimNetwork | None = None,
+    storage: custom_resources.ClaimStorage | None = None,
     selector: Mapping[str, str] | None = None,
     mode: Any = "Preferred",
     min_gbps: int = 0,
     namespace: str = "default",
     **of_devices: Any,
-) -> GpuClaim:
+) -> custom_resources.GpuClaim:
     """A claim; `of_devices` are fields of `ClaimDevices`."""
-    return GpuClaim(
+    return custom_resources.GpuClaim(
         ObjectMeta(name=name, namespace=namespace, uid=f"claim-{name}"),
-        GpuClaimSpec(
-            devices=ClaimDevices(**of_devices),
-            selector=ClaimSelector(dict(selector)) if selector else None,
-            topology=ClaimTopology(mode, min_gbps),
+        custom_resources.GpuClaimSpec(
+            devices=custom_resources.ClaimDevices(**of_devices),
+            selector=custom_resources.ClaimSelector(dict(selector)) if selector else None,
+            topology=custom_resources.ClaimTopology(mode, min_gbps),
             network=network,
             storage=storage,
         ),
@@ -81,12 +69,12 @@ def claim(
 
 def claim_pod(name: str, uses: str = "claim", annotations: Mapping[str, str] | None = None, **fields: Any) -> Pod:
     """A pod that uses a claim."""
-    return make_pod(name, annotations={CLAIM: uses, **(annotations or {})}, **fields)
+    return make_pod(name, annotations={custom_resources.CLAIM: uses, **(annotations or {})}, **fields)
 
 
 def gpu_cluster(
-    reports: Iterable[GpuNodeStatus] = (),
-    claims: Iterable[GpuClaim] = (),
+    reports: Iterable[custom_resources.GpuNodeStatus] = (),
+    claims: Iterable[custom_resources.GpuClaim] = (),
     pods: Iterable[Pod] = (),
     nodes: Iterable[Node] = (),
 ) -> Cache:
@@ -96,9 +84,9 @@ def gpu_cluster(
     nodes += [make_node(r.metadata.name, gpus=8) for r in reports if r.metadata.name not in named]
     cache = cluster(nodes)
     for each in reports:
-        cache.store(GPU_NODE_STATUSES).upsert(each)
+        cache.store(resources.GPU_NODE_STATUSES).upsert(each)
     for each_claim in claims:
-        cache.store(GPU_CLAIMS).upsert(each_claim)
+        cache.store(resources.GPU_CLAIMS).upsert(each_claim)
     for pod in pods:
         cache.upsert_pod(cache.record(pod))
     return cache

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 
-from gangline import Term, config, model
-from gangline.config import LeaderElection
-from gangline.errors import LeadershipLost
-from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, LEASES, NODES, PODS
-from gangline.loop.scheduler import Options, Scheduler
-from gangline.process.leading import Elector
-from gangline.process.tenure import Tenure
-from gangline.profile.registry import Catalog
-from gangline.simulate import Faults, SimulatedClient, SimulatedCluster
-from gangline.simulate.client import no_faults
-from gangline.simulate.cluster import running
+from gangline import Term, custom_resources, model, resources, texts
+from gangline.simulate import (
+    Election,
+    Faults,
+    Options,
+    Scheduler,
+    SimulatedClient,
+    SimulatedCluster,
+    Tenure,
+    make_scheduler,
+    no_faults,
+    running,
+)
 from gangline.testing import make_node, make_pod
-from gangline.wire.custom_resources import ALLOCATED, CLAIM, MANAGED
-from gangline.wire.texts import device_ids
 from gangline_plugins.gpu.leases.holds import holders_of, node_of, uid_of
 
 from .gpu_cases import claim, report
@@ -49,41 +48,41 @@ class LeaseCluster(SimulatedCluster):
         super().__init__()
         self.allow("scheduling-map")
         for name in (f"{prefix}-{number}" for number in range(nodes)):
-            self.create(NODES, make_node(name))
-            self.create(GPU_NODE_STATUSES, report(name))
+            self.create(resources.NODES, make_node(name))
+            self.create(resources.GPU_NODE_STATUSES, report(name))
 
     def add_claim(self, name: str = "claim", **fields: Any) -> None:
         """A claim; fields are those of `gpu_cases.claim`."""
-        self.create(GPU_CLAIMS, claim(name, **fields))
+        self.create(resources.GPU_CLAIMS, claim(name, **fields))
 
     def add_pod(
         self, name: str, uses: str = "claim", scheduler: str = "gpus", annotations: Mapping[str, str] | None = None
     ) -> str:
         """A pod that waits for a scheduler; uses a claim unless `uses` is empty. Returns its UID."""
-        notes = {**({CLAIM: uses} if uses else {}), **(annotations or {})}
+        notes = {**({custom_resources.CLAIM: uses} if uses else {}), **(annotations or {})}
         pod = make_pod(name, annotations=notes, scheduler_name=scheduler)
-        self.create(PODS, pod)
+        self.create(resources.PODS, pod)
         return pod.metadata.uid
 
     def add_lease(self, lease: model.Lease) -> None:
         """A lease as it is."""
-        self.create(LEASES, lease)
+        self.create(resources.LEASES, lease)
 
     def set_phase(self, pod: str, phase: str) -> None:
         """What its kubelet says of a pod."""
-        self.server.patch(PODS, pod, {"status": {"phase": phase}}, subresource="status")
+        self.server.patch(resources.PODS, pod, {"status": {"phase": phase}}, subresource="status")
 
     def pod(self, name: str) -> model.Pod:
         """A pod as it is now."""
-        return self.get(PODS, name)
+        return self.get(resources.PODS, name)
 
     def pods(self) -> Sequence[model.Pod]:
         """All pods."""
-        return self.list(PODS)
+        return self.list(resources.PODS)
 
     def leases(self) -> dict[str, model.Lease]:
         """All leases that lock devices, by name."""
-        leases = self.list(LEASES, NAMESPACE, label_selector=f"{MANAGED}=true")
+        leases = self.list(resources.LEASES, NAMESPACE, label_selector=f"{custom_resources.MANAGED}=true")
         return {lease.metadata.name: lease for lease in leases}
 
     def held(self) -> dict[tuple[str, int], list[str]]:
@@ -100,7 +99,7 @@ class LeaseCluster(SimulatedCluster):
         allocated: dict[tuple[str, int], list[str]] = {}
         for pod in self.pods():
             if pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed"):
-                for id in device_ids((pod.metadata.annotations or {})[ALLOCATED]):
+                for id in texts.device_ids((pod.metadata.annotations or {})[custom_resources.ALLOCATED]):
                     allocated.setdefault((pod.spec.node_name, id), []).append(pod.metadata.uid)
         return allocated
 
@@ -133,33 +132,17 @@ class LeaseCluster(SimulatedCluster):
         )
         text = f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n{profiles}"
         client = client or SimulatedClient(self.server, latency=latency, faults=faults)
-        tenure = tenure or Tenure(self.clock)
-        scheduler = Scheduler(
-            config.load(text, "configuration"),
-            client,
-            self.clock,
-            Catalog.discover(),
-            Options(concurrency, identity or "gangline", lambda: tenure.term if tenure.term.name else term, seed=seed),
+        election = Election(client, self.clock, identity, ELECTION, tenure)
+        tenure = election.tenure
+        options = Options(
+            concurrency, identity or "gangline", lambda: tenure.term if tenure.term.name else term, seed=seed
         )
-        elector = self._elector(client, identity, tenure)
-        async with running(_while_elected(scheduler, elector) if identity else scheduler.run()):
+        scheduler = make_scheduler(text, client, self.clock, options=options)
+        async with running(election.lead(scheduler) if identity else scheduler.run()):
             try:
                 yield scheduler
             finally:
                 await client.close()
-
-    def _elector(self, client: SimulatedClient, identity: str, tenure: Tenure) -> Elector:
-        namespace, _, name = ELECTION.partition("/")
-        settings = LeaderElection(resource_namespace=namespace, resource_name=name)
-        return Elector(client, self.clock, settings, identity, random.Random(1), tenure=tenure)
-
-
-async def _while_elected(scheduler: Scheduler, elector: Elector) -> None:
-    """Run a scheduler with an election, as `gangline run` does: a process that loses its Lease ends."""
-    try:
-        await scheduler.run(elector.run)
-    except* LeadershipLost:
-        pass  # the task has ended
 
 
 def plain(obj: Any) -> Any:

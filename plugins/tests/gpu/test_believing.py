@@ -11,11 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline import PodInfo, model
-from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, LEASES, NAMESPACES, PODS
-from gangline.state.cache import Cache
-from gangline.testing import cluster, make_node, make_pod
-from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS, CLAIM, SCHEDULING_MAP
+from gangline import PodInfo, custom_resources, model, resources
+from gangline.testing import Cache, cluster, make_node, make_pod
 from gangline_plugins.gpu.believing import SETTLE
 from gangline_plugins.gpu.devices import DeviceTable, device_table
 from gangline_plugins.gpu.leases.book import lease_book
@@ -39,7 +36,11 @@ class World:
         self, name: str, ids: str, claimed: str = "", notes: dict[str, str] | None = None, **fields: Any
     ) -> PodInfo:
         """A bound pod that says it has these devices."""
-        annotations = {ALLOCATED: ids, **({CLAIM: claimed} if claimed else {}), **(notes or {})}
+        annotations = {
+            custom_resources.ALLOCATED: ids,
+            **({custom_resources.CLAIM: claimed} if claimed else {}),
+            **(notes or {}),
+        }
         record = self.cache.record(make_pod(name, node="a", annotations=annotations, **fields))
         self.cache.upsert_pod(record)
         return record
@@ -49,11 +50,11 @@ class World:
         for id in ids:
             hold = Hold(pod=f"default/{pod}", by="one.1", ids=(id,))
             lease = lease_of(f"gpu-a-{id}", "locks", "a", {f"pod-default-{pod}": hold}, "")
-            self.cache.store(LEASES).upsert(lease)
+            self.cache.store(resources.LEASES).upsert(lease)
 
     def add_claim(self, name: str, count: int) -> None:
         """A claim for whole devices."""
-        self.cache.store(GPU_CLAIMS).upsert(claim(name, count=count))
+        self.cache.store(resources.GPU_CLAIMS).upsert(claim(name, count=count))
 
     def settle(self) -> list[str]:
         """Time passes, until all is judged for good; returns what is doubted."""
@@ -106,7 +107,7 @@ def test_a_doubt_ends_with_the_lock_of_another_pod_that_gave_rise_to_it() -> Non
     world.pod("p", "0,1", gpus=2)
     assert len(world.settle()) == 1
 
-    world.cache.store(LEASES).remove("locks", "gpu-a-1", "")
+    world.cache.store(resources.LEASES).remove("locks", "gpu-a-1", "")
 
     assert world.busy == [0, 1] and world.settle() == []
 
@@ -150,10 +151,10 @@ def test_a_pod_keeps_what_it_was_believed_to_have_when_its_claim_goes() -> None:
     world.add_claim("two", 2)
     world.pod("p", "1,2", "two")
     world.settle()
-    world.cache.store(GPU_CLAIMS).remove("default", "two")
+    world.cache.store(resources.GPU_CLAIMS).remove("default", "two")
 
     world.pod("p", "1,2", "two", labels={"changed": "true"})
-    world.cache.store(GPU_NODE_STATUSES).upsert(report("a", health={7: "Unhealthy"}))
+    world.cache.store(resources.GPU_NODE_STATUSES).upsert(report("a", health={7: "Unhealthy"}))
 
     assert world.busy == [1, 2] and world.settle() == []
 
@@ -170,10 +171,10 @@ def test_a_claim_that_never_comes_speaks_for_nobody() -> None:
 def test_devices_that_the_node_does_not_have_are_not_counted() -> None:
     cache = cluster([make_node("a", gpus=4)])
     table = device_table(cache)
-    pod = make_pod("p", gpus=2, node="a", annotations={ALLOCATED: "1,9"})
+    pod = make_pod("p", gpus=2, node="a", annotations={custom_resources.ALLOCATED: "1,9"})
     cache.upsert_pod(cache.record(pod))
 
-    cache.store(GPU_NODE_STATUSES).upsert(report("a", "pcie-4"))
+    cache.store(resources.GPU_NODE_STATUSES).upsert(report("a", "pcie-4"))
 
     assert int(table.columns.busy[0]) == 0b10
 
@@ -183,10 +184,10 @@ def test_a_map_speaks_for_its_pod_where_the_namespace_allows_maps(allow: str, bu
     world = World()
     world.cache.shared(MapProfiles).add("default-scheduler", needs_permission=True, state=world.cache)
     meta = model.ObjectMeta(name="default", annotations={"gangline.dev/allow": allow})
-    world.cache.store(NAMESPACES).upsert(model.Namespace(meta))
+    world.cache.store(resources.NAMESPACES).upsert(model.Namespace(meta))
 
-    world.pod("app-0", "3", notes={SCHEDULING_MAP: "0=a:3"})
-    world.pod("app-1", "4", notes={SCHEDULING_MAP: "1=a:2"})
+    world.pod("app-0", "3", notes={custom_resources.SCHEDULING_MAP: "0=a:3"})
+    world.pod("app-1", "4", notes={custom_resources.SCHEDULING_MAP: "1=a:2"})
 
     assert world.busy == busy
 
@@ -195,7 +196,7 @@ def test_no_instances_but_its_own_number_are_taken_by_a_pod() -> None:
     world = World()
     names = ",".join(f"MIG-{number}" for number in range(7))
 
-    world.pod("forged", "0", gpus=1, notes={ALLOCATED_UUIDS: names})
+    world.pod("forged", "0", gpus=1, notes={custom_resources.ALLOCATED_UUIDS: names})
 
     found = world.table.allocation("pod-default-forged")
     assert found is not None and len(found.uuids) == 1
@@ -216,7 +217,7 @@ def test_the_order_in_which_news_come_changes_nothing_in_the_end(
         "pod": lambda: world.pod("p", "2,3", "two"),
         "claim": lambda: world.add_claim("two", 2),
         "lease": lambda: world.lock("p", *((2, 3) if is_leased else ())),
-        "report": lambda: cache.store(GPU_NODE_STATUSES).upsert(report("a")),
+        "report": lambda: cache.store(resources.GPU_NODE_STATUSES).upsert(report("a")),
         "other": lambda: world.pod("forged", "2,3,4", "nowhere"),
     }
     assert set(steps) == set(EVENTS)
@@ -237,7 +238,9 @@ def test_the_order_in_which_news_come_changes_nothing_in_the_end(
 def test_a_forged_allocation_keeps_nobody_out_and_its_pod_is_told_once() -> None:
     world = LeaseCluster(nodes=1)
     world.add_claim(count=8)
-    world.create(PODS, make_pod("forged", node="node-0", annotations={ALLOCATED: "0,1,2,3,4,5,6,7"}))
+    world.create(
+        resources.PODS, make_pod("forged", node="node-0", annotations={custom_resources.ALLOCATED: "0,1,2,3,4,5,6,7"})
+    )
     world.add_pod("honest")
 
     async def story() -> None:
@@ -285,8 +288,8 @@ def test_an_annotation_that_is_changed_after_the_binding_frees_no_device() -> No
         async with world.scheduler():
             await world.until_bound("tampered")
             ((node, device),) = world.allocated()
-            notes = {ALLOCATED: str(device + 1), ALLOCATED_UUIDS: ""}
-            world.server.patch(PODS, "tampered", {"metadata": {"annotations": notes}}, namespace="default")
+            notes = {custom_resources.ALLOCATED: str(device + 1), custom_resources.ALLOCATED_UUIDS: ""}
+            world.server.patch(resources.PODS, "tampered", {"metadata": {"annotations": notes}}, namespace="default")
             world.add_pod("greedy", uses="all")
             for number in range(7):
                 world.add_pod(f"other-{number}")

@@ -10,11 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline import model
-from gangline.kube.resources import EVENTS, GPU_CLAIMS, NODES, PODS, RESOURCE_CLAIM_TEMPLATES
+from gangline import claim_templates, custom_resources, model, resources
 from gangline.testing import make_node, make_pod
-from gangline.wire import claim_templates
-from gangline.wire.custom_resources import ALLOCATED, CLAIM
 
 from .carrying_cases import ISLAND, WITH_CLAIMS, WITHOUT, CarryingCluster, carried
 from .gpu_cases import claim
@@ -37,7 +34,7 @@ def test_a_pod_gets_the_devices_of_its_claim_by_a_resource_claim_and_no_lease() 
     status = cluster.claim().status
     assert (status.node_name, status.allocated, status.gpu_ids) == ("a", "a:gpu-0,gpu-1", [])
     assert status.message.startswith("ResourceClaim p-gpu-claim-")
-    assert ALLOCATED not in (cluster.simulated.get(PODS, "p").metadata.annotations or {})
+    assert custom_resources.ALLOCATED not in (cluster.simulated.get(resources.PODS, "p").metadata.annotations or {})
     cluster.check()
 
 
@@ -50,7 +47,7 @@ def test_a_gang_is_placed_by_the_devices_of_its_resource_claims_or_not_at_all() 
             cluster.pod(f"g{number}", annotations=GANG)
         await cluster.told("g0", "3 of 4 pods fit on 2 nodes")
         assert cluster.given() == []
-        cluster.simulated.create(NODES, make_node("c", gpus=0))
+        cluster.simulated.create(resources.NODES, make_node("c", gpus=0))
         cluster.offer("c", *map(cluster.device, range(2)))
         await cluster.bound(*(f"g{number}" for number in range(4)))
 
@@ -75,7 +72,7 @@ def test_linked_devices_are_of_one_value_of_the_link_attribute() -> None:
 
 def test_a_claim_for_instances_gets_those_of_its_profile_and_others_whole_devices() -> None:
     cluster = CarryingCluster()
-    cluster.simulated.create(NODES, make_node("a", gpus=0))
+    cluster.simulated.create(resources.NODES, make_node("a", gpus=0))
     cluster.offer(
         "a", cluster.device(0, type="mig", profile="2g.20gb"), cluster.device(1, type="mig", profile="1g.10gb+me"),
         cluster.device(2),
@@ -111,7 +108,7 @@ def test_the_node_selector_of_the_claim_holds() -> None:
     ("pod", "claims", "profile", "reason", "told"),
     [
         pytest.param(
-            make_pod("p", gpus=2, annotations={CLAIM: "claim"}),
+            make_pod("p", gpus=2, annotations={custom_resources.CLAIM: "claim"}),
             [carried(count=2)],
             WITH_CLAIMS,
             "GpuRequestDisagrees",
@@ -119,7 +116,7 @@ def test_the_node_selector_of_the_claim_holds() -> None:
             id="requests besides",
         ),
         pytest.param(
-            make_pod("p", annotations={CLAIM: "claim"}),
+            make_pod("p", annotations={custom_resources.CLAIM: "claim"}),
             [carried()],
             WITHOUT,
             "GpuClaimNotCarriedOut",
@@ -128,7 +125,9 @@ def test_the_node_selector_of_the_claim_holds() -> None:
         ),
         pytest.param(
             make_pod(
-                "p", annotations={CLAIM: "claim"}, resource_claims=[model.PodResourceClaim("gpu-claim", None, "x")]
+                "p",
+                annotations={custom_resources.CLAIM: "claim"},
+                resource_claims=[model.PodResourceClaim("gpu-claim", None, "x")],
             ),
             [claim()],
             WITHOUT,
@@ -137,7 +136,7 @@ def test_the_node_selector_of_the_claim_holds() -> None:
             id="the class is gone",
         ),
         pytest.param(
-            make_pod("p", annotations={CLAIM: "claim"}),
+            make_pod("p", annotations={custom_resources.CLAIM: "claim"}),
             [carried(exclusivity="Shared")],
             WITH_CLAIMS,
             "InvalidGpuClaim",
@@ -153,11 +152,11 @@ def test_a_pod_whose_claim_cannot_be_carried_out_waits_and_is_told_why(
 
     async def story() -> None:
         cluster.add(*claims)
-        cluster.simulated.create(PODS, pod)
+        cluster.simulated.create(resources.PODS, pod)
         await cluster.told("p", told)
 
     cluster.play(story, profile=profile)
-    assert reason in {each.reason for each in cluster.simulated.list(EVENTS)}
+    assert reason in {each.reason for each in cluster.simulated.list(resources.EVENTS)}
     assert cluster.simulated.bound() == {} and cluster.given() == []
 
 
@@ -182,7 +181,7 @@ def test_a_pod_made_before_a_change_of_its_claim_keeps_its_template_and_new_ones
         cluster.pod("old")
         await cluster.told("old", "selector")
         change = {"spec": {"devices": {"count": 2}, "selector": {"matchLabels": {"kind": "a"}}}}
-        cluster.simulated.server.patch(GPU_CLAIMS, "claim", change, namespace="default")
+        cluster.simulated.server.patch(resources.GPU_CLAIMS, "claim", change, namespace="default")
         await cluster.simulated.until(lambda: len(cluster.templates()) == 2)
         cluster.pod("new")
         await cluster.bound("old", "new")
@@ -201,7 +200,7 @@ def test_a_resource_claim_that_asks_for_something_else_gives_the_pod_no_devices(
     )
 
     async def story() -> None:
-        cluster.simulated.create(RESOURCE_CLAIM_TEMPLATES, forged)
+        cluster.simulated.create(resources.RESOURCE_CLAIM_TEMPLATES, forged)
         cluster.add(wanted)
         cluster.pod("p")
         await cluster.told("p", 'asks for something else than GpuClaim "default/claim" did')
@@ -227,7 +226,7 @@ def test_no_device_is_in_a_lease_and_a_resource_claim_or_given_twice(arrivals: l
         await cluster.pass_time(5)
         for number, (_, end) in enumerate(arrivals):
             if end < 10:
-                cluster.simulated.server.delete(PODS, f"p{number}", namespace="default")
+                cluster.simulated.server.delete(resources.PODS, f"p{number}", namespace="default")
                 await cluster.pass_time(end / 10)
                 cluster.check()
         await cluster.pass_time(40)
@@ -238,7 +237,15 @@ def test_no_device_is_in_a_lease_and_a_resource_claim_or_given_twice(arrivals: l
     held = Counter(each for name in cluster.leases() for each in [name.rsplit("-", 1)[0]])
     taken = {node for node, _ in cluster.given()}
     assert taken <= {"a", "b"} and {name.removeprefix("gpu-") for name in held} <= {"reported-0", "reported-1"}
-    pods = {pod.metadata.name: (pod.metadata.annotations or {}) for pod in cluster.simulated.list(PODS)}
-    of_class = sum(int(notes[CLAIM][-1]) for name, notes in pods.items() if name in bound and "class" in notes[CLAIM])
-    plain = sum(int(notes[CLAIM][-1]) for name, notes in pods.items() if name in bound and "plain" in notes[CLAIM])
+    pods = {pod.metadata.name: (pod.metadata.annotations or {}) for pod in cluster.simulated.list(resources.PODS)}
+    of_class = sum(
+        int(notes[custom_resources.CLAIM][-1])
+        for name, notes in pods.items()
+        if name in bound and "class" in notes[custom_resources.CLAIM]
+    )
+    plain = sum(
+        int(notes[custom_resources.CLAIM][-1])
+        for name, notes in pods.items()
+        if name in bound and "plain" in notes[custom_resources.CLAIM]
+    )
     assert (len(cluster.given()), len(cluster.leases())) == (of_class, plain)

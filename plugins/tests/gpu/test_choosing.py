@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline.wire.custom_resources import DeviceLink, GpuDevice
+from gangline import custom_resources
 from gangline_plugins.gpu.choosing import Choices, ChoiceTables, Mode, Policy, Rule
 from gangline_plugins.gpu.links import LinkClass, LinkClasses, Matrix, ids_of, mask_of
 from gangline_plugins.gpu.named_hardware import devices
@@ -76,7 +76,7 @@ def machines(draw: st.DrawFn) -> LinkClass:
     found = []
     for id in ids:
         links = [
-            DeviceLink(
+            custom_resources.DeviceLink(
                 peer, draw(st.sampled_from(["NVLINK", "PIX", "SYS"])), draw(st.sampled_from([16.0, 64.0, 600.0]))
             )
             for peer in ids
@@ -84,7 +84,9 @@ def machines(draw: st.DrawFn) -> LinkClass:
         ]
         island = draw(st.sampled_from(["", "a", "b"])) if named else ""
         found.append(
-            GpuDevice(id=id, links=links, island=island, numa_node=draw(st.integers(-1, 1)), bandwidth_gbps=300)
+            custom_resources.GpuDevice(
+                id=id, links=links, island=island, numa_node=draw(st.integers(-1, 1)), bandwidth_gbps=300
+            )
         )
     return interned(LinkClasses(), found)
 

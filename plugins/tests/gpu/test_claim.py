@@ -6,25 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
-from gangline import NotFound
-from gangline.kube.resources import GPU_CLAIMS
+from gangline import NotFound, custom_resources, resources
 from gangline.model import Pod
-from gangline.profile.runtime import Runtime
-from gangline.state.cache import Cache
-from gangline.testing import FakeHandle, make_node, make_pod, make_runtime, run_score
-from gangline.wire.custom_resources import (
-    ALLOCATED,
-    ALLOCATED_UUIDS,
-    ClaimNetwork,
-    ClaimStorage,
-    Fabric,
-    Hca,
-    MigDevice,
-)
+from gangline.testing import Cache, FakeHandle, Runtime, make_node, make_pod, make_runtime, run_score
+from gangline_plugins.gpu.allocation import Allocation
 from gangline_plugins.gpu.claim import GpuClaim
+from gangline_plugins.gpu.decision_metrics import DecisionMetrics
 from gangline_plugins.gpu.devices import device_table
+from gangline_plugins.gpu.links import LinkClass
 from gangline_plugins.gpu.named_hardware import devices
 from gangline_plugins.gpu.nvlink_topology import NVLinkTopology
 from gangline_plugins.gpu.wants import Want
@@ -94,7 +86,7 @@ async def test_a_claim_tells_of_the_devices_that_the_binding_wrote_whatever_beca
     await story.runtime.post_bind(cycle, record, "a")
     await story.background()
 
-    assert cycle.annotations[ALLOCATED] == "0,1"
+    assert cycle.annotations[custom_resources.ALLOCATED] == "0,1"
     assert [(status["phase"], status["gpuIds"]) for status in story.claims.written] == [("Bound", [0, 1])]
 
 
@@ -144,14 +136,16 @@ def test_pods_that_share_a_claim_get_devices_of_their_own_and_the_binding_says_w
     story = Story(gpu_cluster([report("a", "pcie-4")], [claim(count=2)]))
 
     cycles = [story.attempt(claim_pod(name))[0] for name in "pq"]
-    assert [cycle.annotations[ALLOCATED] for cycle in cycles] == ["0,1", "2,3"]
-    assert cycles[0].annotations[ALLOCATED_UUIDS].split(",")[1].startswith("GPU-00000001")
+    assert [cycle.annotations[custom_resources.ALLOCATED] for cycle in cycles] == ["0,1", "2,3"]
+    assert cycles[0].annotations[custom_resources.ALLOCATED_UUIDS].split(",")[1].startswith("GPU-00000001")
 
 
 def instances(created: str = "") -> Story:
     """A cluster with a claim for two MIG instances, and a device that is cut into three."""
     cut = devices("pcie-4")
-    cut[2] = msgspec.structs.replace(cut[2], mig_devices=[MigDevice(f"MIG-{n}", "1g.10gb") for n in range(3)])
+    cut[2] = msgspec.structs.replace(
+        cut[2], mig_devices=[custom_resources.MigDevice(f"MIG-{n}", "1g.10gb") for n in range(3)]
+    )
     wants = claim(count=2, exclusivity="MIG", mig_profile="1g.10gb")
     wants.metadata.creation_timestamp = created
     return Story(gpu_cluster([report("a", cut)], [wants]))
@@ -160,7 +154,7 @@ def instances(created: str = "") -> Story:
 def test_the_binding_of_a_mig_claim_names_its_instances_which_the_webhook_shows_to_cuda() -> None:
     annotations = instances().attempt(claim_pod("p"))[0].annotations
 
-    assert annotations == {ALLOCATED: "2", ALLOCATED_UUIDS: "MIG-0,MIG-1"}
+    assert annotations == {custom_resources.ALLOCATED: "2", custom_resources.ALLOCATED_UUIDS: "MIG-0,MIG-1"}
 
 
 @pytest.mark.parametrize(("created", "warned"), [("2026-01-01T00:00:00Z", False), ("2026-01-01T00:00:02Z", True)])
@@ -228,9 +222,12 @@ def test_a_pod_that_had_devices_wakes_those_that_wait_for_some() -> None:
 
 
 def test_nodes_with_ports_to_spare_preferred_adapters_and_cufile_score_higher() -> None:
-    rich = Fabric(hcas=[Hca("mlx5_0", ports=5)], cu_file_enabled=True)
-    poor = Fabric(hcas=[Hca("mlx5_9", ports=1)])
-    wants = claim(network=ClaimNetwork(True, 1, ["mlx5_0", "mlx5_1"]), storage=ClaimStorage("Preferred"))
+    rich = custom_resources.Fabric(hcas=[custom_resources.Hca("mlx5_0", ports=5)], cu_file_enabled=True)
+    poor = custom_resources.Fabric(hcas=[custom_resources.Hca("mlx5_9", ports=1)])
+    wants = claim(
+        network=custom_resources.ClaimNetwork(True, 1, ["mlx5_0", "mlx5_1"]),
+        storage=custom_resources.ClaimStorage("Preferred"),
+    )
     cache = gpu_cluster([report("rich", fabric=rich), report("poor", fabric=poor)], [wants])
 
     assert run_score(GpuClaim, claim_pod("p"), cache) == {"rich": pytest.approx(200 / 3), "poor": 0.0}
@@ -246,7 +243,9 @@ def preferred(cache: Cache, pod: Pod) -> list[str]:
 
 
 def holding(node: str, *ids: int) -> Pod:
-    return make_pod(f"on-{node}", len(ids), node=node, annotations={ALLOCATED: ",".join(map(str, ids))})
+    return make_pod(
+        f"on-{node}", len(ids), node=node, annotations={custom_resources.ALLOCATED: ",".join(map(str, ids))}
+    )
 
 
 def test_the_fastest_free_set_is_preferred() -> None:
@@ -304,6 +303,25 @@ def test_the_bandwidth_that_pods_are_given_is_measured() -> None:
     assert measured(story, f"{BANDWIDTH}_sum") == 600e9
 
 
+@pytest.mark.parametrize("gbps", [10.0, 16.0, 600.0, 9000.0])
+def test_a_bandwidth_that_many_pods_are_given_counts_as_often_as_there_are_pods(gbps: float) -> None:
+    one, other = FakeHandle(gpu_cluster([])), FakeHandle(gpu_cluster([]))
+    links = LinkClass(0, 3, np.full((16, 16), gbps), np.zeros((16, 16)), (0,) * 16)
+
+    DecisionMetrics(one).count_all([Want(2)] * 3, [(Allocation(0, (0, 1), ("a", "b")), links)] * 3)
+    DecisionMetrics(other)
+    for _ in range(3):
+        other.histogram(BANDWIDTH, "", ()).observe(gbps * 1e9)
+
+    found = [
+        [(each.labels, each.value) for each in family.samples if not each.name.endswith("_created")]
+        for handle in (one, other)
+        for family in handle.fake_metrics.registry.collect()
+        if family.name == BANDWIDTH
+    ]
+    assert len(found) == 2 and found[0] == found[1] and ({}, 3.0) in found[0]
+
+
 @pytest.mark.parametrize(
     ("wish", "ill", "mode", "result"),
     [
@@ -344,7 +362,7 @@ def test_a_claim_that_is_edited_again_and_again_leaves_little_behind() -> None:
     pod = cache.record(claim_pod("p", "c"))
 
     for number in range(5_000):
-        cache.store(GPU_CLAIMS).upsert(claim("c", selector={"edit": str(number)}))
+        cache.store(resources.GPU_CLAIMS).upsert(claim("c", selector={"edit": str(number)}))
         assert isinstance(wants.of(pod), Want)
 
     assert len(wants._same) < 2_500

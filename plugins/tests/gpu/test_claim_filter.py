@@ -7,21 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
+from gangline import custom_resources, resources
 from gangline.model import Pod
-from gangline.state.cache import Cache
-from gangline.testing import FakeHandle, make_node, make_pod, make_runtime, run_filter
-from gangline.wire.custom_resources import (
-    ALLOCATED,
-    GPU,
-    SHARED_GPU,
-    ClaimNetwork,
-    ClaimStorage,
-    Fabric,
-    GpuNodeStatus,
-    Hca,
-    MigDevice,
-)
+from gangline.testing import Cache, FakeHandle, make_node, make_pod, make_runtime, run_filter
 from gangline_plugins.gpu.claim import GpuClaim, GpuClaimArgs
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.named_hardware import devices
@@ -33,7 +21,11 @@ MPS = {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": "mps"}
 
 
 def verdict(
-    node: GpuNodeStatus, pods: list[Pod] | None = None, labels: Any = None, pod: Pod | None = None, **wants: Any
+    node: custom_resources.GpuNodeStatus,
+    pods: list[Pod] | None = None,
+    labels: Any = None,
+    pod: Pod | None = None,
+    **wants: Any,
 ) -> str:
     """Why the only node does not suit a pod that uses a claim with these fields, "" when it does."""
     args = wants.pop("args", None)
@@ -44,13 +36,13 @@ def verdict(
 
 def held(*ids: int) -> list[Pod]:
     """A pod that has these devices of node a."""
-    return [make_pod("held", len(ids), node="a", annotations={ALLOCATED: ",".join(map(str, ids))})]
+    return [make_pod("held", len(ids), node="a", annotations={custom_resources.ALLOCATED: ",".join(map(str, ids))})]
 
 
-def cut(profiles: list[str]) -> GpuNodeStatus:
+def cut(profiles: list[str]) -> custom_resources.GpuNodeStatus:
     """A node whose first device is cut into instances."""
     hardware = devices("pcie-4")
-    instances = [MigDevice(f"mig-{n}", profile) for n, profile in enumerate(profiles)]
+    instances = [custom_resources.MigDevice(f"mig-{n}", profile) for n, profile in enumerate(profiles)]
     hardware[0] = msgspec.structs.replace(hardware[0], mig_devices=instances)
     return report("a", hardware)
 
@@ -117,7 +109,7 @@ def test_a_report_that_cannot_be_used_is_told_from_none() -> None:
 
 def test_an_instance_without_a_uuid_cannot_be_shown_to_a_pod() -> None:
     nameless = devices("pcie-4")
-    nameless[0] = msgspec.structs.replace(nameless[0], mig_devices=[MigDevice(profile="1g.10gb")])
+    nameless[0] = msgspec.structs.replace(nameless[0], mig_devices=[custom_resources.MigDevice(profile="1g.10gb")])
 
     why = verdict(report("a", nameless), exclusivity="MIG", mig_profile="1g.10gb")
     assert why == "node(s) didn't have enough MIG instances of the profile"
@@ -183,7 +175,7 @@ def test_a_plain_request_on_a_time_sliced_node_is_for_replicas() -> None:
     full = [make_pod("o", 14, node="a")]
     assert verdict(sliced, full, TIME_SLICED, make_pod("p", 3)) == "node(s) didn't have enough room on shared GPUs"
     assert verdict(sliced, full, TIME_SLICED, make_pod("p", 2)) == ""
-    assert verdict(sliced, full, TIME_SLICED, make_pod("p", resources={SHARED_GPU: 2})) == ""
+    assert verdict(sliced, full, TIME_SLICED, make_pod("p", resources={custom_resources.SHARED_GPU: 2})) == ""
 
 
 @pytest.mark.parametrize(("labels", "strict"), [(MPS, False), (TIME_SLICED, True)])
@@ -191,13 +183,13 @@ def test_the_labels_of_a_node_without_an_agent_say_so_too(labels: dict[str, str]
     args = GpuClaimArgs(fail_requests_greater_than_one=strict)
     cache = gpu_cluster(nodes=[make_node("a", gpus=8, labels=labels), make_node("b", gpus=8)])
 
-    def verdicts(gpus: int, resource: str = GPU) -> dict[str, str]:
+    def verdicts(gpus: int, resource: str = custom_resources.GPU) -> dict[str, str]:
         said = run_filter(GpuClaim, make_pod("p", resources={resource: gpus}), cache, args)
         return {node: "".join(why) for node, why in said.items()}
 
     one_each = "node(s) gave no pod more than one replica of a shared GPU"
     assert verdicts(2) == {"a": one_each, "b": ""}
-    assert verdicts(2, SHARED_GPU)["a"] == one_each
+    assert verdicts(2, custom_resources.SHARED_GPU)["a"] == one_each
     assert verdicts(1) == {"a": "", "b": ""}
 
 
@@ -227,18 +219,27 @@ def test_with_the_mixed_mig_strategy_instances_have_resources_of_their_own() -> 
 
 
 def test_the_fabric_must_be_there() -> None:
-    up, down = Hca("mlx5_0", ports=2, state="ACTIVE"), Hca("mlx5_1", ports=2, state="DOWN")
-    node = report("a", fabric=Fabric(hcas=[up, down]))
+    up, down = (
+        custom_resources.Hca("mlx5_0", ports=2, state="ACTIVE"),
+        custom_resources.Hca("mlx5_1", ports=2, state="DOWN"),
+    )
+    node = report("a", fabric=custom_resources.Fabric(hcas=[up, down]))
 
-    assert verdict(report("a"), network=ClaimNetwork(rdma_required=True)) == "node(s) didn't have RDMA"
-    assert verdict(node, network=ClaimNetwork(True, 2)) == ""
-    assert verdict(node, network=ClaimNetwork(True, 3)) == "node(s) didn't have enough RDMA ports"
-    assert verdict(node, storage=ClaimStorage("Required")) == "node(s) didn't have cuFile"
-    assert verdict(report("a", fabric=Fabric(cu_file_enabled=True)), storage=ClaimStorage("Required")) == ""
+    assert verdict(report("a"), network=custom_resources.ClaimNetwork(rdma_required=True)) == "node(s) didn't have RDMA"
+    assert verdict(node, network=custom_resources.ClaimNetwork(True, 2)) == ""
+    assert verdict(node, network=custom_resources.ClaimNetwork(True, 3)) == "node(s) didn't have enough RDMA ports"
+    assert verdict(node, storage=custom_resources.ClaimStorage("Required")) == "node(s) didn't have cuFile"
+    assert (
+        verdict(
+            report("a", fabric=custom_resources.Fabric(cu_file_enabled=True)),
+            storage=custom_resources.ClaimStorage("Required"),
+        )
+        == ""
+    )
 
 
 def test_what_cannot_be_cured_is_told_before_what_can() -> None:
-    why = verdict(report("a", "pcie-4"), held(0, 1, 2, 3), storage=ClaimStorage("Required"))
+    why = verdict(report("a", "pcie-4"), held(0, 1, 2, 3), storage=custom_resources.ClaimStorage("Required"))
 
     assert why == "node(s) didn't have cuFile"
 
@@ -283,11 +284,11 @@ def test_kept_verdicts_follow_pods_reports_claims_and_time() -> None:
     seen.append(feasible())
     handle.fake_clock.advance(301)
     seen.append(feasible())
-    cache.store(GPU_NODE_STATUSES).upsert(report("a", "pcie-4", heartbeat="1970-01-01T00:21:00Z"))
+    cache.store(resources.GPU_NODE_STATUSES).upsert(report("a", "pcie-4", heartbeat="1970-01-01T00:21:00Z"))
     seen.append(feasible())
-    cache.store(GPU_NODE_STATUSES).upsert(report("b", "pcie-4", {1: "Unhealthy"}))
+    cache.store(resources.GPU_NODE_STATUSES).upsert(report("b", "pcie-4", {1: "Unhealthy"}))
     seen.append(feasible())
-    cache.store(GPU_CLAIMS).upsert(claim(count=3))
+    cache.store(resources.GPU_CLAIMS).upsert(claim(count=3))
     seen.append(feasible())
     assert seen == ["ab", "a", "ab", "b", "ab", "a", "ab"]
 
@@ -326,7 +327,7 @@ def asked(pod: Pod, *, require: bool = False, **wants: Any) -> list[str]:
             "2 MIG instances, and it requests nvidia.com/gpu: 1: it may request 2 of them, or none",
         ),
         (
-            claim_pod("p", resources={SHARED_GPU: 2}),
+            claim_pod("p", resources={custom_resources.SHARED_GPU: 2}),
             {"count": 2},
             "2 GPUs, and it requests nvidia.com/gpu.shared: 2: it may request nvidia.com/gpu: 2, or none",
         ),

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from gangline.errors import ApiError, Conflict, TooManyRequests, Unavailable
-from gangline.kube.resources import GPU_CLAIMS, LEASES, Resource
+from gangline import ApiError, Conflict, TooManyRequests, Unavailable, resources
 from gangline_plugins.gpu.claim_status import LONGEST_WAIT
 from gangline_plugins.gpu.late_statuses import LOOK
 
@@ -32,9 +31,9 @@ def test_a_status_that_the_api_server_does_not_take_is_tried_again(
     cluster.add_pod("train")
     is_down, tries = True, 0
 
-    def faults(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+    def faults(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
         nonlocal tries
-        if verb != "patch" or resource is not GPU_CLAIMS:
+        if verb != "patch" or resource is not resources.GPU_CLAIMS:
             return None
         tries += 1
         return fault if is_down else None
@@ -44,14 +43,16 @@ def test_a_status_that_the_api_server_does_not_take_is_tried_again(
         async with cluster.scheduler(faults=faults):
             await cluster.until_bound("train")
             await asyncio.sleep(DOWN_S)
-            assert not cluster.get(GPU_CLAIMS, "claim").status.phase
+            assert not cluster.get(resources.GPU_CLAIMS, "claim").status.phase
             assert 2 <= tries <= 10
             is_down = False
-            await cluster.until(lambda: cluster.get(GPU_CLAIMS, "claim").status.phase == "Bound", LONGEST_WAIT)
+            await cluster.until(
+                lambda: cluster.get(resources.GPU_CLAIMS, "claim").status.phase == "Bound", LONGEST_WAIT
+            )
 
     cluster.play(story)
 
-    assert cluster.get(GPU_CLAIMS, "claim").status.gpu_ids == [0, 1]
+    assert cluster.get(resources.GPU_CLAIMS, "claim").status.gpu_ids == [0, 1]
     assert not [record for record in caplog.records if record.exc_info]
 
 
@@ -61,20 +62,24 @@ def test_a_claim_says_that_it_is_bound_although_the_scheduler_has_died_after_the
     cluster.add_claim(count=2)
     cluster.add_pod("train")
 
-    def dies(verb: str, resource: Resource[Any], name: str) -> Exception | None:
-        return Unavailable(503, "ServiceUnavailable", "down") if resource is GPU_CLAIMS and verb == "patch" else None
+    def dies(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
+        return (
+            Unavailable(503, "ServiceUnavailable", "down")
+            if resource is resources.GPU_CLAIMS and verb == "patch"
+            else None
+        )
 
     async def story() -> None:
         async with cluster.scheduler(faults=dies):
             await cluster.until_bound("train")
-        assert not cluster.get(GPU_CLAIMS, "claim").status.phase
-        cluster.server.patch(GPU_CLAIMS, "claim", {"status": {"phase": phase}}, subresource="status")
+        assert not cluster.get(resources.GPU_CLAIMS, "claim").status.phase
+        cluster.server.patch(resources.GPU_CLAIMS, "claim", {"status": {"phase": phase}}, subresource="status")
         async with cluster.scheduler():
-            await cluster.until(lambda: cluster.get(GPU_CLAIMS, "claim").status.phase == "Bound", 3 * LOOK)
+            await cluster.until(lambda: cluster.get(resources.GPU_CLAIMS, "claim").status.phase == "Bound", 3 * LOOK)
 
     cluster.play(story)
 
-    status = cluster.get(GPU_CLAIMS, "claim").status
+    status = cluster.get(resources.GPU_CLAIMS, "claim").status
     assert (status.node_name, status.gpu_ids, status.allocated) == ("node-0", [0, 1], "node-0:0,1")
 
 
@@ -83,19 +88,23 @@ def test_a_new_leader_writes_the_status_that_the_last_one_could_not_write() -> N
     cluster = LeaseCluster(nodes=1)
     cluster.add_claim(count=9)
 
-    def dies(verb: str, resource: Resource[Any], name: str) -> Exception | None:
-        return Unavailable(503, "ServiceUnavailable", "down") if resource is GPU_CLAIMS and verb == "patch" else None
+    def dies(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
+        return (
+            Unavailable(503, "ServiceUnavailable", "down")
+            if resource is resources.GPU_CLAIMS and verb == "patch"
+            else None
+        )
 
     async def story() -> None:
         async with AsyncExitStack() as leader, AsyncExitStack() as standby:
             await leader.enter_async_context(cluster.scheduler(identity="one", faults=dies))
-            await cluster.until(lambda: bool(cluster.list(LEASES, "kube-system")))
+            await cluster.until(lambda: bool(cluster.list(resources.LEASES, "kube-system")))
             await standby.enter_async_context(cluster.scheduler(identity="two"))
             cluster.add_pod("train")
             await asyncio.sleep(10)
-            assert not cluster.get(GPU_CLAIMS, "claim").status.phase
+            assert not cluster.get(resources.GPU_CLAIMS, "claim").status.phase
             await leader.aclose()
-            await cluster.until(lambda: cluster.get(GPU_CLAIMS, "claim").status.phase == "Pending", 90)
+            await cluster.until(lambda: cluster.get(resources.GPU_CLAIMS, "claim").status.phase == "Pending", 90)
 
     cluster.play(story)
 
@@ -104,7 +113,7 @@ def test_a_claim_whose_pod_waits_is_not_said_to_be_bound() -> None:
     cluster = LeaseCluster(nodes=1)
     cluster.add_claim(count=9)
     cluster.add_pod("train")
-    cluster.server.patch(GPU_CLAIMS, "claim", {"status": {"phase": "Pending"}}, subresource="status")
+    cluster.server.patch(resources.GPU_CLAIMS, "claim", {"status": {"phase": "Pending"}}, subresource="status")
 
     async def story() -> None:
         async with cluster.scheduler():
@@ -112,4 +121,4 @@ def test_a_claim_whose_pod_waits_is_not_said_to_be_bound() -> None:
 
     cluster.play(story)
 
-    assert cluster.get(GPU_CLAIMS, "claim").status.phase == "Pending"
+    assert cluster.get(resources.GPU_CLAIMS, "claim").status.phase == "Pending"

@@ -6,16 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from framework.tests.gangs import GROUP
 
-from gangline.deciding.group_decisions import GroupDecision
-from gangline.deciding.group_search import decide_group
-from gangline.groups import Groups
-from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
+from gangline import custom_resources, resources
 from gangline.model import ObjectMeta, PodGroup, PodGroupSpec
-from gangline.queueing.units import Unit
-from gangline.testing import FakeHandle, make_node, make_pod, make_runtime
-from gangline.wire.custom_resources import ALLOCATED, CLAIM, GpuNodeStatus, MigDevice
+from gangline.testing import FakeHandle, Groups, make_node, make_pod, make_runtime
+from gangline.testing.deciding import GroupDecision, decide_group
+from gangline.testing.gangs import GROUP
 from gangline_plugins.gang_permit import GangPermit
 from gangline_plugins.gpu.claim import GpuClaim
 from gangline_plugins.gpu.named_hardware import devices
@@ -23,9 +19,9 @@ from gangline_plugins.gpu.named_hardware import devices
 from .gpu_cases import claim, claim_pod, gpu_cluster, report
 
 
-def capacity(node: GpuNodeStatus, *held: int, **wants: Any) -> int:
+def capacity(node: custom_resources.GpuNodeStatus, *held: int, **wants: Any) -> int:
     """How many pods with a claim fit on the only node, some devices of which are taken."""
-    written = {ALLOCATED: ",".join(map(str, held))}
+    written = {custom_resources.ALLOCATED: ",".join(map(str, held))}
     pods = [make_pod("held", gpus=len(held), node="a", annotations=written)] if held else []
     cache = gpu_cluster([node], [claim(**wants)], pods, [make_node("a")])
     runtime = make_runtime(cache, GpuClaim)
@@ -33,9 +29,9 @@ def capacity(node: GpuNodeStatus, *held: int, **wants: Any) -> int:
     return int(counted[0])
 
 
-def cut(profiles: int) -> GpuNodeStatus:
+def cut(profiles: int) -> custom_resources.GpuNodeStatus:
     hardware = devices("pcie-4")
-    instances = [MigDevice(f"mig-{n}", "1g.10gb") for n in range(profiles)]
+    instances = [custom_resources.MigDevice(f"mig-{n}", "1g.10gb") for n in range(profiles)]
     hardware[0] = msgspec.structs.replace(hardware[0], mig_devices=instances)
     return report("a", hardware)
 
@@ -66,13 +62,18 @@ def test_a_gang_with_claims_takes_the_nodes_that_its_devices_need() -> None:
     nodes = [f"n{i}" for i in range(4)]
     cache = gpu_cluster([report(name, devices("hgx-h100")) for name in nodes], [claim(count=4)])
     spec = PodGroupSpec(min_member=8)
-    cache.store(SCHEDULER_PLUGINS_POD_GROUPS).upsert(PodGroup(ObjectMeta(name="g", namespace="default"), spec))
+    cache.store(resources.SCHEDULER_PLUGINS_POD_GROUPS).upsert(
+        PodGroup(ObjectMeta(name="g", namespace="default"), spec)
+    )
     handle = FakeHandle(cache, grouping=Groups(cache))
     runtime = make_runtime(cache, GpuClaim, GangPermit, handle=handle)
-    pods = [cache.record(make_pod(f"p{i}", labels={GROUP: "g"}, annotations={CLAIM: "claim"})) for i in range(8)]
+    pods = [
+        cache.record(make_pod(f"p{i}", labels={GROUP: "g"}, annotations={custom_resources.CLAIM: "claim"}))
+        for i in range(8)
+    ]
 
-    decided = decide_group(Unit(pods, 0.0, group=runtime.group_key(pods[0])), runtime, cache, {}, 0.0)
+    decided = decide_group(runtime, pods)
 
     assert isinstance(decided, GroupDecision), decided.message
-    allocated = sorted((m.node, m.cycle.annotations[ALLOCATED]) for m in decided.members)
+    allocated = sorted((m.node, m.cycle.annotations[custom_resources.ALLOCATED]) for m in decided.members)
     assert allocated == [(name, ids) for name in nodes for ids in ("0,1,2,3", "4,5,6,7")]

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gangline import PodInfo
-from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
+from gangline import PluginError, PodInfo, custom_resources, resources
 from gangline.model import Pod
-from gangline.state.cache import Cache
-from gangline.testing import cluster, make_node, make_pod
-from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS, GpuClaim, GpuDevice, MigDevice
+from gangline.testing import Cache, cluster, make_node, make_pod
 from gangline_plugins.gpu.devices import DeviceTable, device_table
 from gangline_plugins.gpu.named_hardware import devices
 from gangline_plugins.gpu.node_devices import WHOLE
@@ -73,6 +71,90 @@ placements = st.lists(
 
 def make(number: int, kind: str, node: str) -> Pod:
     return make_pod(f"p{number}", 1, node=node) if kind == "plain" else claim_pod(f"p{number}", kind, node=node)
+
+
+def mixed() -> Cache:
+    """The fleet, and nodes with devices that are ill, unknown, cut in instances, shared, avoided, or not reported."""
+    time_slicing = {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": "time-slicing"}
+    reports = [
+        report("a", "pcie-bridged-4"),
+        report("b", "gb200-tray"),
+        report("ill", health={1: "Unhealthy", 2: "Unknown"}),
+        report("cut", cut_in_instances()),
+        report("shared", "pcie-4"),
+        report("avoided", "pcie-bridged-4"),
+    ]
+    nodes = [make_node("shared", gpus=16, labels=time_slicing), make_node("silent", gpus=8)]
+    cache = gpu_cluster(reports, CLAIMS, nodes=nodes)
+    profile = cache.record(make_pod("p")).scheduler_name
+    device_table(cache).avoid(profile, cache.nodes.row_of("avoided") or 0, [0, 2])
+    return cache
+
+
+def counted(cache: Cache) -> list[Any]:
+    """What each node counts."""
+    nodes = [device_table(cache).node_at(row) for row in range(cache.nodes.size)]
+    return [(sorted(node.pods), node.refs, node.whole, node.milli, node.memory, node.busy) for node in nodes]
+
+
+@given(
+    placements,
+    st.sampled_from(["one", "two", "third", "gib", "plain"]),
+    st.lists(st.integers(0, 6), max_size=10),
+    st.sets(st.integers(0, 9)),
+)
+@example([("third", "a", False)], "third", [0, 0, 0, 2, 2], {4})
+def test_like_pods_that_are_placed_at_once_get_the_devices_that_they_get_one_by_one(
+    before: Any, kind: str, rows: list[int], tried: set[int]
+) -> None:
+    found = []
+    for at_once in (True, False):
+        cache = mixed()
+        table = device_table(cache)
+        for number, (each, node, _) in enumerate(before):
+            cache.upsert_pod(cache.record(make(number, each, node)))
+        pods = [cache.record(make(100 + n, kind, "")) for n in range(len(rows))]
+        with cache.transaction() as tx:  # some were there before
+            for number, (pod, row) in enumerate(zip(pods, rows, strict=True)):
+                if number in tried:
+                    tx.place(pod, row)
+                    table.reserve(pod.uid)
+        then = facts(cache), copy.deepcopy(counted(cache)), [table.node_at(row).state for row in range(7)]
+        with cache.transaction() as tx:
+            if at_once:
+                tx.place_all(pods, rows)
+            else:
+                for pod, row in zip(pods, rows, strict=True):
+                    tx.place(pod, row)
+            allocations = [table.allocation(pod.uid) for pod in pods]
+            found.append((facts(cache), allocations, copy.deepcopy(counted(cache))))
+
+        assert (facts(cache), counted(cache), [table.node_at(row).state for row in range(7)]) == then
+
+    assert found[0] == found[1]
+
+
+class Unreadable(dict[str, str]):
+    """Annotations that cannot be looked at."""
+
+    def __contains__(self, key: object) -> bool:
+        raise ZeroDivisionError
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def test_if_the_devices_of_one_of_many_pods_cannot_be_counted_none_has_any() -> None:
+    cache = fleet()
+    table = device_table(cache)
+    pods = [cache.record(make(number, "plain", "")) for number in range(3)]
+    pods[2] = msgspec.structs.replace(pods[2], annotations=Unreadable())
+
+    with cache.transaction() as tx, pytest.raises(PluginError, match="ZeroDivisionError"):
+        tx.place_all(pods, [0, 1, 0])
+
+    assert not any(table.allocation(pod.uid) for pod in pods) and not any(table.columns.busy)
+    assert not cache.trackers.broken and [pod.row for pod in pods] == [-1, -1, -1]
 
 
 @given(placements, placements, st.randoms(use_true_random=False))
@@ -152,9 +234,9 @@ def test_what_fits_never_exceeds_a_device(story: Any) -> None:
 def test_the_order_of_events_does_not_matter(order: str) -> None:
     cache = Cache()
     device_table(cache)
-    pod = cache.record(make_pod("p", 2, node="a", annotations={ALLOCATED: "2,3"}))
+    pod = cache.record(make_pod("p", 2, node="a", annotations={custom_resources.ALLOCATED: "2,3"}))
     events: dict[str, Callable[[], object]] = {
-        "report": lambda: cache.store(GPU_NODE_STATUSES).upsert(report("a")),
+        "report": lambda: cache.store(resources.GPU_NODE_STATUSES).upsert(report("a")),
         "node": lambda: cache.upsert_node(make_node("a", gpus=8)),
         "pod": lambda: cache.upsert_pod(pod),
     }
@@ -183,8 +265,8 @@ def test_both_ways_of_writing_an_allocation_are_read() -> None:
     cache = gpu_cluster(
         [report("a")],
         pods=[
-            make_pod("p", 2, node="a", annotations={ALLOCATED: "1, 0"}),
-            make_pod("q", 2, node="a", annotations={ALLOCATED: "a:6,7"}),
+            make_pod("p", 2, node="a", annotations={custom_resources.ALLOCATED: "1, 0"}),
+            make_pod("q", 2, node="a", annotations={custom_resources.ALLOCATED: "a:6,7"}),
         ],
     )
     device_table(cache)
@@ -196,7 +278,9 @@ def test_an_allocation_on_a_pod_without_a_node_is_made_up() -> None:
     cache = gpu_cluster([report("a")])
     device_table(cache)
 
-    forged = cache.record(make_pod("p", 1, annotations={ALLOCATED: "7", ALLOCATED_UUIDS: "x"}))
+    forged = cache.record(
+        make_pod("p", 1, annotations={custom_resources.ALLOCATED: "7", custom_resources.ALLOCATED_UUIDS: "x"})
+    )
     cache.assume(forged, 0)
     assert ids(cache, "p") == (0,)
 
@@ -207,14 +291,14 @@ def test_a_pod_that_another_scheduler_bound_first_has_the_devices_that_it_got_th
     cache.assume(cache.record(make_pod("p", 1)), 0)
     assert ids(cache, "p") == (0,)
 
-    cache.upsert_pod(cache.record(make_pod("p", 1, node="a", annotations={ALLOCATED: "5"})))
+    cache.upsert_pod(cache.record(make_pod("p", 1, node="a", annotations={custom_resources.ALLOCATED: "5"})))
 
     assert ids(cache, "p") == (5,)
     assert int(device_table(cache).columns.busy[0]) == 0b100000
 
 
 def test_a_device_that_was_given_twice_is_free_when_both_have_left() -> None:
-    pods = [make_pod(name, 1, node="a", annotations={ALLOCATED: "3,99"}) for name in ("p", "q")]
+    pods = [make_pod(name, 1, node="a", annotations={custom_resources.ALLOCATED: "3,99"}) for name in ("p", "q")]
     cache = gpu_cluster([report("a")], pods=pods)
     table = device_table(cache)
 
@@ -230,7 +314,7 @@ def test_a_pod_whose_devices_were_guessed_makes_way_for_one_that_has_them() -> N
     table = device_table(cache)
     assert ids(cache, "guessed") == (0, 1)
 
-    cache.upsert_pod(cache.record(make_pod("known", 1, node="a", annotations={ALLOCATED: "0"})))
+    cache.upsert_pod(cache.record(make_pod("known", 1, node="a", annotations={custom_resources.ALLOCATED: "0"})))
     assert (ids(cache, "known"), ids(cache, "guessed")) == ((0,), (1, 2))
     assert table.holders(0) == {0: ["pod-default-known"], 1: ["pod-default-guessed"], 2: ["pod-default-guessed"]}
 
@@ -267,10 +351,12 @@ def test_fractions_and_memory_share_one_capacity() -> None:
     assert [ids(cache, name) for name in "pqr"] == [(0,), (1,), (0,)]
 
 
-def cut_in_instances() -> list[GpuDevice]:
+def cut_in_instances() -> list[custom_resources.GpuDevice]:
     """Four devices, the second one cut into two small instances and a big one."""
     hardware = devices("pcie-4")
-    cut = [MigDevice(f"MIG-{n}", "1g.10gb") for n in range(2)] + [MigDevice("MIG-big", "3g.40gb")]
+    cut = [custom_resources.MigDevice(f"MIG-{n}", "1g.10gb") for n in range(2)] + [
+        custom_resources.MigDevice("MIG-big", "3g.40gb")
+    ]
     hardware[1] = msgspec.structs.replace(hardware[1], mig_devices=cut)
     return hardware
 
@@ -291,8 +377,12 @@ def test_mig_claims_take_instances_of_the_profile() -> None:
 
 
 @pytest.mark.parametrize("now", [[SMALL], [], [claim(count=1)]], ids=["kept", "deleted", "changed"])
-def test_a_pod_keeps_its_instance_after_a_restart_whatever_became_of_its_claim(now: list[GpuClaim]) -> None:
-    mine = claim_pod("p", annotations={ALLOCATED: "1", ALLOCATED_UUIDS: "MIG-1"}, node="a")
+def test_a_pod_keeps_its_instance_after_a_restart_whatever_became_of_its_claim(
+    now: list[custom_resources.GpuClaim],
+) -> None:
+    mine = claim_pod(
+        "p", annotations={custom_resources.ALLOCATED: "1", custom_resources.ALLOCATED_UUIDS: "MIG-1"}, node="a"
+    )
     other = claim("other", count=1, exclusivity="MIG", mig_profile="1g.10gb")
     cache = gpu_cluster([report("a", cut_in_instances())], [*now, other], [mine])
     table = device_table(cache)
@@ -339,11 +429,15 @@ def test_a_pod_keeps_its_share_of_each_device_when_its_binding_is_confirmed() ->
 
 def test_a_pod_whose_claim_is_gone_keeps_its_share_whatever_is_written_on_it() -> None:
     shared = claim("third", count=1, exclusivity="Shared", fraction=0.34)
-    cache = gpu_cluster([report("a")], [shared], pods=[claim_pod("p", "third", node="a", annotations={ALLOCATED: "0"})])
+    cache = gpu_cluster(
+        [report("a")], [shared], pods=[claim_pod("p", "third", node="a", annotations={custom_resources.ALLOCATED: "0"})]
+    )
     table = device_table(cache)
-    cache.store(GPU_CLAIMS).remove("default", "third")
+    cache.store(resources.GPU_CLAIMS).remove("default", "third")
 
-    cache.upsert_pod(cache.record(claim_pod("p", "third", node="a", annotations={ALLOCATED: "0", "note": "new"})))
+    cache.upsert_pod(
+        cache.record(claim_pod("p", "third", node="a", annotations={custom_resources.ALLOCATED: "0", "note": "new"}))
+    )
 
     assert int(table.columns.milli[0, 0]) == 660
 
@@ -353,7 +447,7 @@ def test_a_transaction_that_is_undone_leaves_a_pod_its_devices_though_its_claim_
     table = device_table(cache)
     record = cache.record(claim_pod("p", "two"))
     cache.assume(record, 0)
-    cache.store(GPU_CLAIMS).remove("default", "two")
+    cache.store(resources.GPU_CLAIMS).remove("default", "two")
 
     with cache.transaction() as tx:
         tx.unplace(record)
@@ -381,7 +475,7 @@ def test_a_heartbeat_changes_no_row() -> None:
     table = device_table(cache)
     position = cache.nodes.changes.position
 
-    cache.store(GPU_NODE_STATUSES).upsert(report("a", heartbeat="2026-01-01T00:00:30Z"))
+    cache.store(resources.GPU_NODE_STATUSES).upsert(report("a", heartbeat="2026-01-01T00:00:30Z"))
     assert cache.nodes.changes.position == position
     assert table.columns.heartbeat[0] == 1767225630.0
 
@@ -391,7 +485,7 @@ def test_the_pods_that_an_agent_sees_on_devices_change_no_row() -> None:
     table, position = device_table(cache), cache.nodes.changes.position
     seen = [msgspec.structs.replace(device, in_use_by=["somebody"]) for device in devices("hgx-h100")]
 
-    cache.store(GPU_NODE_STATUSES).upsert(report("a", seen))
+    cache.store(resources.GPU_NODE_STATUSES).upsert(report("a", seen))
     assert cache.nodes.changes.position == position
     assert table.columns.busy[0] == 0
 
@@ -410,7 +504,7 @@ def test_a_report_that_contradicts_itself_is_not_used_and_is_logged_once(
     cache = gpu_cluster([report("a", hardware)])
 
     table = device_table(cache)
-    cache.store(GPU_NODE_STATUSES).upsert(report("a", hardware, heartbeat="2026-01-01T00:00:30Z"))
+    cache.store(resources.GPU_NODE_STATUSES).upsert(report("a", hardware, heartbeat="2026-01-01T00:00:30Z"))
     assert table.problem(0) == f"GpuNodeStatus a: {why}"
     assert caplog.messages == [f"GpuNodeStatus a: {why}; pods with claims do not go to the node"]
     assert not table.columns.known[0]
@@ -424,12 +518,14 @@ def test_a_report_for_another_node_is_not_used() -> None:
 
 
 def test_a_report_that_goes_leaves_pods_where_they_are() -> None:
-    cache = gpu_cluster([report("a")], pods=[make_pod("p", 2, node="a", annotations={ALLOCATED: "4,5"})])
+    cache = gpu_cluster(
+        [report("a")], pods=[make_pod("p", 2, node="a", annotations={custom_resources.ALLOCATED: "4,5"})]
+    )
     table = device_table(cache)
 
-    cache.store(GPU_NODE_STATUSES).remove("", "a")
+    cache.store(resources.GPU_NODE_STATUSES).remove("", "a")
     assert not table.columns.known[0]
-    cache.store(GPU_NODE_STATUSES).upsert(report("a"))
+    cache.store(resources.GPU_NODE_STATUSES).upsert(report("a"))
     assert table.columns.busy[0] == 0b110000
 
 

@@ -8,9 +8,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gangline import custom_resources
 from gangline.model import Pod
 from gangline.testing import make_node, make_pod, run_filter
-from gangline.wire.custom_resources import ALLOCATED, GpuDevice, MigDevice
 from gangline_plugins.gpu.claim import GpuClaim
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.named_hardware import devices
@@ -36,20 +36,20 @@ WANTS = st.one_of(
 )
 
 
-def hardware(kind: str) -> str | list[GpuDevice]:
+def hardware(kind: str) -> str | list[custom_resources.GpuDevice]:
     """Devices by name; of those that are cut the first two are, the others are whole."""
     if kind != "cut":
         return kind
     found = devices("pcie-4")
     for device in (0, 1):
-        instances = [MigDevice(f"MIG-{device}-{n}", "1g.10gb") for n in range(2)]
+        instances = [custom_resources.MigDevice(f"MIG-{device}-{n}", "1g.10gb") for n in range(2)]
         found[device] = msgspec.structs.replace(found[device], mig_devices=instances)
     return found
 
 
 def holder(number: int, node: str, ids: set[int], whole: bool) -> Pod:
     """A pod that has these devices, or half of each."""
-    annotations = {ALLOCATED: ",".join(map(str, sorted(ids)))}
+    annotations = {custom_resources.ALLOCATED: ",".join(map(str, sorted(ids)))}
     if whole:
         return make_pod(f"old-{number}", len(ids), node=node, annotations=annotations)
     return claim_pod(f"old-{number}", "half", annotations, node=node)

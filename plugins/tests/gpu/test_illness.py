@@ -8,11 +8,9 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from gangline.kube.resources import GPU_NODE_STATUSES
+from gangline import custom_resources, resources
 from gangline.model import Pod
-from gangline.state.cache import Cache
-from gangline.testing import FakeHandle, RecordedEvent, make_pod, make_runtime
-from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS, GpuNodeStatus
+from gangline.testing import Cache, FakeHandle, RecordedEvent, make_pod, make_runtime
 from gangline_plugins.gpu.claim import GpuClaim
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.illness import Illness
@@ -20,7 +18,7 @@ from gangline_plugins.gpu.illness import Illness
 from .gpu_cases import gpu_cluster, report
 
 
-def ill(*ids: int, reason: str = "") -> GpuNodeStatus:
+def ill(*ids: int, reason: str = "") -> custom_resources.GpuNodeStatus:
     found = report("a", health=dict.fromkeys(ids, "Unhealthy"))
     devices = [msgspec.structs.replace(d, reason=reason if d.id in ids else "") for d in found.status.devices]
     return msgspec.structs.replace(found, status=msgspec.structs.replace(found.status, devices=devices))
@@ -28,7 +26,9 @@ def ill(*ids: int, reason: str = "") -> GpuNodeStatus:
 
 def has(name: str, ids: str) -> Pod:
     """A pod on node a with these two GPUs."""
-    return make_pod(name, gpus=2, node="a", annotations={ALLOCATED: ids, ALLOCATED_UUIDS: ""})
+    return make_pod(
+        name, gpus=2, node="a", annotations={custom_resources.ALLOCATED: ids, custom_resources.ALLOCATED_UUIDS: ""}
+    )
 
 
 def two_pods() -> Cache:
@@ -43,26 +43,26 @@ def test_each_pod_is_told_once_of_each_device_that_falls_ill_under_it() -> None:
     cache, illness = two_pods(), Illness()
     assert news(illness, cache) == []
 
-    cache.store(GPU_NODE_STATUSES).upsert(ill(1, 7, reason="XID 79"))
+    cache.store(resources.GPU_NODE_STATUSES).upsert(ill(1, 7, reason="XID 79"))
     ((name, note),) = news(illness, cache)
     assert name == "first"
     assert note.startswith("GPU 1 of node a, which the pod has, is unhealthy: XID 79; a pod on its own stays")
     assert news(illness, cache) == []
 
-    cache.store(GPU_NODE_STATUSES).upsert(ill(0, 1, 2))
+    cache.store(resources.GPU_NODE_STATUSES).upsert(ill(0, 1, 2))
     assert [(name, note[:5]) for name, note in news(illness, cache)] == [("first", "GPU 0"), ("second", "GPU 2")]
 
 
 def test_a_device_of_unknown_health_is_not_ill() -> None:
     cache = two_pods()
-    cache.store(GPU_NODE_STATUSES).upsert(report("a", health={0: "Unknown"}))
+    cache.store(resources.GPU_NODE_STATUSES).upsert(report("a", health={0: "Unknown"}))
 
     assert news(Illness(), cache) == []
 
 
 def test_what_a_pod_was_told_is_forgotten_with_it() -> None:
     cache, illness = two_pods(), Illness()
-    cache.store(GPU_NODE_STATUSES).upsert(ill(0))
+    cache.store(resources.GPU_NODE_STATUSES).upsert(ill(0))
     assert len(news(illness, cache)) == 1
     cache.remove_pod("pod-default-first")
     assert news(illness, cache) == []
@@ -78,7 +78,7 @@ async def test_the_event_is_on_the_pod_however_many_profiles_there_are(profiles:
     handles = [FakeHandle(cache) for _ in range(profiles)]
     for handle in handles:
         make_runtime(cache, GpuClaim, handle=handle)
-    cache.store(GPU_NODE_STATUSES).upsert(ill(3))
+    cache.store(resources.GPU_NODE_STATUSES).upsert(ill(3))
 
     events = await _after_one_look(handles)
 

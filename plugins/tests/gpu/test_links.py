@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from gangline.wire.custom_resources import DeviceLink, GpuDevice
+from gangline import custom_resources
 from gangline_plugins.gpu.links import MOST_CLASSES, NO_ISLAND, LinkClasses, ids_of, mask_of
 from gangline_plugins.gpu.named_hardware import NAMES, devices
 
@@ -36,15 +36,25 @@ def test_bridges_make_islands_of_two() -> None:
 
 
 def test_islands_that_nobody_names_are_what_nvlink_connects() -> None:
-    chain = [GpuDevice(id=i, links=[DeviceLink(i + 1, "NVLINK", 50.0)] if i in (0, 1, 4) else []) for i in range(6)]
+    chain = [
+        custom_resources.GpuDevice(
+            id=i, links=[custom_resources.DeviceLink(i + 1, "NVLINK", 50.0)] if i in (0, 1, 4) else []
+        )
+        for i in range(6)
+    ]
 
     assert links_of(chain).islands[:6] == (0, 0, 0, NO_ISLAND, 1, 1)
 
 
 def test_without_links_an_island_has_the_bandwidth_of_its_slower_device() -> None:
-    found = [GpuDevice(id=0, island="a", bandwidth_gbps=600), GpuDevice(id=1, island="a", bandwidth_gbps=400)]
+    found = [
+        custom_resources.GpuDevice(id=0, island="a", bandwidth_gbps=600),
+        custom_resources.GpuDevice(id=1, island="a", bandwidth_gbps=400),
+    ]
 
-    assert links_of([*found, GpuDevice(id=2, island="b", bandwidth_gbps=600)]).gbps[:3, :3].tolist() == [
+    assert links_of([*found, custom_resources.GpuDevice(id=2, island="b", bandwidth_gbps=600)]).gbps[
+        :3, :3
+    ].tolist() == [
         [0, 400, 0],
         [400, 0, 0],
         [0, 0, 0],
@@ -53,8 +63,8 @@ def test_without_links_an_island_has_the_bandwidth_of_its_slower_device() -> Non
 
 def test_of_two_reports_on_a_link_the_lower_counts() -> None:
     found = [
-        GpuDevice(id=0, links=[DeviceLink(1, "NVLINK", 300.0)]),
-        GpuDevice(id=1, links=[DeviceLink(0, "PIX", 64.0)]),
+        custom_resources.GpuDevice(id=0, links=[custom_resources.DeviceLink(1, "NVLINK", 300.0)]),
+        custom_resources.GpuDevice(id=1, links=[custom_resources.DeviceLink(0, "PIX", 64.0)]),
     ]
 
     assert links_of(found).gbps[0, 1] == 64.0
@@ -71,8 +81,8 @@ def test_masks_are_sets_of_ids() -> None:
     assert mask_of([16, -1]) == 0
 
 
-def speeds(gbps: int) -> list[GpuDevice]:
-    return [GpuDevice(id=id, bandwidth_gbps=gbps, island="a") for id in range(2)]
+def speeds(gbps: int) -> list[custom_resources.GpuDevice]:
+    return [custom_resources.GpuDevice(id=id, bandwidth_gbps=gbps, island="a") for id in range(2)]
 
 
 def test_classes_of_the_past_make_room_for_new_ones() -> None:

@@ -10,10 +10,9 @@ from contextlib import contextmanager
 import msgspec
 import pytest
 
-from gangline.deciding.scheduling import Decision, Rejection, decide
-from gangline.queueing.units import Unit
+from gangline import custom_resources
 from gangline.testing import make_node, make_pod, make_runtime
-from gangline.wire.custom_resources import ClaimNetwork
+from gangline.testing.deciding import Decision, Rejection, decide
 from gangline_plugins.anti_fragmentation import AntiFragmentation
 from gangline_plugins.gpu.claim import GpuClaim as GpuClaimPlugin
 from gangline_plugins.gpu.devices import device_table
@@ -48,7 +47,7 @@ def test_a_pod_that_asks_for_more_than_any_node_has_is_refused_cheaply(resource:
     pod = cache.record(make_pod("p", resources={resource: count}))
 
     with cheap():
-        decided = decide(Unit([pod], added=0.0), runtime, cache, {})
+        decided = decide(runtime, pod)
 
     assert isinstance(decided, Rejection) and not decided.is_error, decided
 
@@ -63,7 +62,7 @@ def test_a_pod_that_runs_with_more_than_any_node_has_is_counted_and_others_are_p
 
     with cheap():
         cache.upsert_pod(cache.record(make_pod("p", resources={resource: count}, node="a")))
-    decided = decide(Unit([cache.record(make_pod("q", gpus=8))], added=0.0), runtime, cache, {})
+    decided = decide(runtime, cache.record(make_pod("q", gpus=8)))
 
     assert isinstance(decided, Decision) and decided.node == "b"
     cache.remove_pod("pod-default-p")
@@ -76,7 +75,7 @@ def test_profiles_of_instances_that_pods_make_up_leave_nothing_behind() -> None:
 
     for number in range(200):
         pod = cache.record(make_pod(f"p{number}", resources={f"nvidia.com/mig-{number}g.5gb": 1}))
-        assert isinstance(decide(Unit([pod], added=0.0), runtime, cache, {}), Rejection)
+        assert isinstance(decide(runtime, pod), Rejection)
 
     assert len(device_table(cache).columns.instances) <= 2
 
@@ -88,10 +87,12 @@ def test_a_claim_for_more_memory_than_any_device_has_is_invalid() -> None:
 
 
 def test_a_claim_for_more_ports_than_any_node_has_is_refused() -> None:
-    cache = gpu_cluster([report("a")], [claim(count=1, network=ClaimNetwork(min_ports=2**62, rdma_required=True))])
+    cache = gpu_cluster(
+        [report("a")], [claim(count=1, network=custom_resources.ClaimNetwork(min_ports=2**62, rdma_required=True))]
+    )
     runtime = make_runtime(cache, GpuClaimPlugin)
 
-    decided = decide(Unit([cache.record(claim_pod("p"))], added=0.0), runtime, cache, {})
+    decided = decide(runtime, cache.record(claim_pod("p")))
 
     assert isinstance(decided, Rejection) and "RDMA" in decided.message and not decided.is_error
 
@@ -111,5 +112,5 @@ def test_a_node_that_says_it_has_more_gpus_than_masks_hold_takes_pods_without_cl
     runtime = make_runtime(cache, NodeResourcesFit, AntiFragmentation)
 
     for number in range(6):
-        decided = decide(Unit([cache.record(make_pod(f"p{number}", gpus=16))], added=0.0), runtime, cache, {})
+        decided = decide(runtime, cache.record(make_pod(f"p{number}", gpus=16)))
         assert isinstance(decided, Decision)

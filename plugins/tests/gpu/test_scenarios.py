@@ -9,15 +9,9 @@ from typing import Any
 
 import msgspec
 
-from gangline import config
-from gangline.kube.resources import GPU_CLAIMS, PODS
-from gangline.loop.scheduler import Options, Scheduler
+from gangline import custom_resources, resources
 from gangline.model import Pod
-from gangline.profile.registry import Catalog
-from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock, run
-from gangline.wire.custom_resources import ALLOCATED, CLAIM, GpuClaim, GpuNodeStatus
-from gangline_plugins.gpu.claim import GpuClaim as GpuClaimPlugin
-from gangline_plugins.gpu.nvlink_topology import NVLinkTopology
+from gangline.simulate import InMemoryServer, Options, SimulatedClient, VirtualClock, make_scheduler, run
 
 from .gpu_cases import claim, report
 
@@ -32,7 +26,6 @@ profiles:
           - name: GpuClaim
           - name: NVLinkTopology
 """
-CATALOG = Catalog.discover().with_classes(GpuClaimPlugin, NVLinkTopology)
 
 
 class Cluster:
@@ -46,7 +39,7 @@ class Cluster:
 
     def start(self) -> None:
         """A new scheduler with an empty memory."""
-        scheduler = Scheduler(config.load(PROFILE, "gpu"), self.client, self.clock, CATALOG, Options(seed=1))
+        scheduler = make_scheduler(PROFILE, self.client, self.clock, options=Options(seed=1))
         self._task = asyncio.create_task(scheduler.run())
 
     async def stop(self) -> None:
@@ -54,7 +47,7 @@ class Cluster:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    def create(self, *objects: GpuClaim | GpuNodeStatus) -> None:
+    def create(self, *objects: custom_resources.GpuClaim | custom_resources.GpuNodeStatus) -> None:
         for obj in objects:
             self.server.apply_manifest(msgspec.to_builtins(obj) | {"apiVersion": obj.api_version, "kind": obj.kind})
 
@@ -65,13 +58,17 @@ class Cluster:
 
     def pod(self, name: str, uses: str = "", gpus: int = 0, allocated: str = "") -> None:
         limits = {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {}
-        notes = {key: value for key, value in ((CLAIM, uses), (ALLOCATED, allocated)) if value}
+        notes = {
+            key: value
+            for key, value in ((custom_resources.CLAIM, uses), (custom_resources.ALLOCATED, allocated))
+            if value
+        }
         spec = {"schedulerName": "gpu", "containers": [{"name": "main", "image": "x", "resources": limits}]}
         meta = {"name": name, "namespace": "default", "annotations": notes}
         self.server.apply_manifest({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
 
     async def pods(self) -> dict[str, Pod]:
-        return {pod.metadata.name: pod for pod in (await self.client.list(PODS)).items}
+        return {pod.metadata.name: pod for pod in (await self.client.list(resources.PODS)).items}
 
     async def devices(self) -> Counter[tuple[str, str]]:
         """How many pods have each device."""
@@ -79,7 +76,7 @@ class Cluster:
             (pod.spec.node_name, id)
             for pod in (await self.pods()).values()
             if pod.spec.node_name
-            for id in (pod.metadata.annotations or {})[ALLOCATED].split(",")
+            for id in (pod.metadata.annotations or {})[custom_resources.ALLOCATED].split(",")
         )
 
 
@@ -129,9 +126,9 @@ def test_a_restart_gives_no_device_a_second_time_and_freed_ones_again() -> None:
         await asyncio.sleep(3)
 
         pods = await cluster.pods()
-        taken = {name: (pod.metadata.annotations or {}).get(ALLOCATED) for name, pod in pods.items()}
+        taken = {name: (pod.metadata.annotations or {}).get(custom_resources.ALLOCATED) for name, pod in pods.items()}
         assert sorted(str(ids) for ids in taken.values()) == ["0,1", "2,3", "None"]
-        await cluster.client.delete(PODS, "first", namespace="default", grace_period_seconds=0)
+        await cluster.client.delete(resources.PODS, "first", namespace="default", grace_period_seconds=0)
         await asyncio.sleep(15)
         assert set((await cluster.devices()).values()) == {1}
         assert all(pod.spec.node_name for pod in (await cluster.pods()).values())
@@ -150,7 +147,7 @@ def test_a_pod_waits_for_its_claim_and_for_devices_and_the_claim_tells() -> None
         cluster.create(report("a"))
         await asyncio.sleep(15)
 
-        status = (await cluster.client.get(GPU_CLAIMS, "late", namespace="default")).status
+        status = (await cluster.client.get(resources.GPU_CLAIMS, "late", namespace="default")).status
         assert before == ""
         assert (status.phase, status.node_name, status.gpu_ids, status.allocated) == ("Bound", "a", [0, 1], "a:0,1")
 

@@ -7,23 +7,10 @@ from typing import Any
 
 import pytest
 
-from gangline import PodInfo, config, model
-from gangline.errors import ConfigError
-from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, LEASES, NAMESPACES, NODES
-from gangline.loop.scheduler import Scheduler
-from gangline.profile.registry import Catalog
-from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock
+from gangline import ConfigError, PodInfo, custom_resources, model, resources
+from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock, make_scheduler
 from gangline.testing import FakeHandle, make_node, make_pod, make_runtime
-from gangline.wire.custom_resources import (
-    ALLOCATED,
-    ALLOCATED_UUIDS,
-    ALLOW,
-    CLAIM,
-    COMPLETION_INDEX,
-    NODE_ALIAS,
-    POD_INDEX,
-    SCHEDULING_MAP,
-)
+from gangline.testing.configured import configuration
 from gangline_plugins.gpu.claim import GpuClaim, GpuClaimArgs
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.leases.book import lease_book
@@ -39,7 +26,7 @@ class Maps:
     """Two nodes of 8 GPUs, the second one also called `left`, and pods with maps."""
 
     def __init__(self) -> None:
-        nodes = [make_node("node-0"), make_node("node-1", labels={NODE_ALIAS: "left"})]
+        nodes = [make_node("node-0"), make_node("node-1", labels={custom_resources.NODE_ALIAS: "left"})]
         self.cache = gpu_cluster([report("node-0"), report("node-1")], nodes=nodes)
         self.allow("scheduling-map")
         self.handle = FakeHandle(self.cache)
@@ -53,8 +40,8 @@ class Maps:
 
     def allow(self, permissions: str, namespace: str = "default") -> None:
         """What a namespace lets its pods ask for."""
-        meta = model.ObjectMeta(name=namespace, annotations={ALLOW: permissions})
-        self.cache.store(NAMESPACES).upsert(model.Namespace(meta))
+        meta = model.ObjectMeta(name=namespace, annotations={custom_resources.ALLOW: permissions})
+        self.cache.store(resources.NAMESPACES).upsert(model.Namespace(meta))
 
     def feasible(self, pod: model.Pod) -> tuple[list[str], str]:
         """The nodes that are left, and why none is."""
@@ -76,7 +63,7 @@ class Maps:
 
 
 def mapped(text: str, name: str = "app-0", labels: Mapping[str, str] | None = None, **fields: Any) -> model.Pod:
-    return make_pod(name, annotations={SCHEDULING_MAP: text}, labels=labels, **fields)
+    return make_pod(name, annotations={custom_resources.SCHEDULING_MAP: text}, labels=labels, **fields)
 
 
 def test_pods_without_a_map_go_anywhere() -> None:
@@ -90,7 +77,7 @@ def test_a_node_is_named_by_its_name_or_its_label(name: str) -> None:
 
 def test_a_real_name_counts_before_a_label() -> None:
     maps = Maps()
-    maps.cache.upsert_node(make_node("node-1", labels={NODE_ALIAS: "node-0"}))
+    maps.cache.upsert_node(make_node("node-1", labels={custom_resources.NODE_ALIAS: "node-0"}))
 
     assert maps.feasible(mapped("0=node-0:0"))[0] == ["node-0"]
 
@@ -132,7 +119,7 @@ def test_a_bad_line_is_reported_and_the_others_count() -> None:
     ]
 
 
-@pytest.mark.parametrize("label", [COMPLETION_INDEX, POD_INDEX])
+@pytest.mark.parametrize("label", [custom_resources.COMPLETION_INDEX, custom_resources.POD_INDEX])
 def test_an_index_label_counts_before_the_name(label: str) -> None:
     pod = mapped("0=node-0:0\n1=node-1:0", "app-0", labels={label: "1"})
 
@@ -147,8 +134,8 @@ def test_devices_of_a_map_are_counted_until_the_last_pod_has_left() -> None:
         filtered = maps.runtime.evaluator.filter(pod)
         maps.cache.assume(pod, 0)
         assert maps.runtime.reserve(filtered.cycle, pod, "node-0").is_success
-        assert filtered.cycle.annotations[ALLOCATED] == "3"
-        assert filtered.cycle.annotations[ALLOCATED_UUIDS] == "".join(table.uuids(0, [3]))
+        assert filtered.cycle.annotations[custom_resources.ALLOCATED] == "3"
+        assert filtered.cycle.annotations[custom_resources.ALLOCATED_UUIDS] == "".join(table.uuids(0, [3]))
 
     taken = [int(table.columns.busy[0])]
     for pod in pods:
@@ -161,11 +148,13 @@ def test_devices_of_a_map_are_counted_until_the_last_pod_has_left() -> None:
 def test_the_canonical_map_puts_five_pods_where_it_says() -> None:
     cluster = LeaseCluster(nodes=0)
     for number in range(1, 5):
-        cluster.server.create(NODES, plain(make_node(f"worker-{number}", labels={NODE_ALIAS: f"node{number}"})))
+        cluster.server.create(
+            resources.NODES, plain(make_node(f"worker-{number}", labels={custom_resources.NODE_ALIAS: f"node{number}"}))
+        )
     text = "0=node1:0,1\n1=node2:2\n2=node3:0,1,2\n3=node4:3\n4=node4:3\n"
     names = [f"check-{index}" for index in range(5)]
     for name in names:
-        cluster.add_pod(name, uses="", annotations={SCHEDULING_MAP: text})
+        cluster.add_pod(name, uses="", annotations={custom_resources.SCHEDULING_MAP: text})
 
     async def story() -> None:
         async with cluster.scheduler():
@@ -174,7 +163,7 @@ def test_the_canonical_map_puts_five_pods_where_it_says() -> None:
     cluster.play(story)
 
     pods = [cluster.pod(name) for name in names]
-    assert [(pod.spec.node_name, (pod.metadata.annotations or {})[ALLOCATED]) for pod in pods] == [
+    assert [(pod.spec.node_name, (pod.metadata.annotations or {})[custom_resources.ALLOCATED]) for pod in pods] == [
         ("worker-1", "0,1"),
         ("worker-2", "2"),
         ("worker-3", "0,1,2"),
@@ -189,7 +178,7 @@ def test_the_canonical_map_puts_five_pods_where_it_says() -> None:
 def holds(maps: Maps, name: str, ids: str, namespace: str = "tenant", **fields: Any) -> PodInfo:
     """A pod of another tenant that is on node-0 with devices of its own."""
     pod = make_pod(name, namespace=namespace, node="node-0", **fields)
-    pod.metadata.annotations = {**(pod.metadata.annotations or {}), ALLOCATED: ids}
+    pod.metadata.annotations = {**(pod.metadata.annotations or {}), custom_resources.ALLOCATED: ids}
     record = maps.cache.record(pod)
     maps.cache.upsert_pod(record)
     return record
@@ -200,7 +189,11 @@ TAKEN = "node(s) had GPUs of the scheduling map that other pods use"
 
 @pytest.mark.parametrize(
     "fields",
-    [{"gpus": 1}, {"annotations": {CLAIM: "whole"}}, {"annotations": {CLAIM: "half"}}],
+    [
+        {"gpus": 1},
+        {"annotations": {custom_resources.CLAIM: "whole"}},
+        {"annotations": {custom_resources.CLAIM: "half"}},
+    ],
     ids=["request", "claim", "share"],
 )
 def test_a_map_does_not_take_what_another_tenant_has(fields: Mapping[str, Any]) -> None:
@@ -209,7 +202,7 @@ def test_a_map_does_not_take_what_another_tenant_has(fields: Mapping[str, Any]) 
         claim("whole", namespace="tenant", count=1),
         claim("half", namespace="tenant", count=1, exclusivity="Shared", fraction=0.5),
     ):
-        maps.cache.store(GPU_CLAIMS).upsert(each)
+        maps.cache.store(resources.GPU_CLAIMS).upsert(each)
     holds(maps, "theirs", "3", **fields)
 
     assert maps.why_not(mapped("0=node-0:2,3")) == TAKEN
@@ -219,7 +212,7 @@ def test_a_map_does_not_take_what_another_tenant_has(fields: Mapping[str, Any]) 
 def test_maps_share_within_their_namespace_only() -> None:
     maps = Maps()
     maps.allow("scheduling-map", "tenant")
-    holds(maps, "app-0", "3", annotations={SCHEDULING_MAP: "0=node-0:3"})
+    holds(maps, "app-0", "3", annotations={custom_resources.SCHEDULING_MAP: "0=node-0:3"})
 
     assert maps.feasible(mapped("1=node-0:3", "app-1", namespace="tenant"))[0] == ["node-0"]
     assert maps.feasible(mapped("1=node-0:3", "app-1"))[0] == []
@@ -240,7 +233,7 @@ def test_a_map_does_not_take_what_a_lease_locks_for_a_pod_that_is_not_known_here
     maps = Maps()
     lease_book(maps.cache)
     hold = Hold(pod="default/app-9", by="other.1", ids=(3,))
-    maps.cache.store(LEASES).upsert(lease_of("gpu-node-0-3", "locks", "node-0", {"uid": hold}, ""))
+    maps.cache.store(resources.LEASES).upsert(lease_of("gpu-node-0-3", "locks", "node-0", {"uid": hold}, ""))
 
     assert maps.feasible(mapped("0=node-0:3"))[0] == []
 
@@ -259,7 +252,7 @@ def test_a_device_that_went_to_another_after_the_filter_is_not_taken() -> None:
 
 def test_a_node_without_the_device_is_not_feasible() -> None:
     maps = Maps()
-    maps.cache.store(GPU_NODE_STATUSES).upsert(report("node-0", "pcie-4"))
+    maps.cache.store(resources.GPU_NODE_STATUSES).upsert(report("node-0", "pcie-4"))
 
     assert maps.feasible(mapped("0=node-0:3"))[0] == ["node-0"]
     assert maps.why_not(mapped("0=node-0:4")) == "node(s) didn't have the GPUs of the scheduling map"
@@ -290,7 +283,7 @@ def test_a_map_needs_the_permission_of_its_namespace() -> None:
 def test_a_pod_that_was_refused_is_tried_when_its_namespace_allows_it() -> None:
     cluster = LeaseCluster(nodes=1)
     cluster.allow("")
-    cluster.add_pod("app-0", uses="", annotations={SCHEDULING_MAP: "0=node-0:3"})
+    cluster.add_pod("app-0", uses="", annotations={custom_resources.SCHEDULING_MAP: "0=node-0:3"})
 
     async def story() -> None:
         async with cluster.scheduler():
@@ -310,7 +303,7 @@ def test_no_map_puts_a_pod_beside_one_that_has_its_device_for_itself() -> None:
         async with cluster.scheduler():
             await cluster.until_bound("theirs")
             (device,) = (id for _, id in cluster.allocated())
-            cluster.add_pod("app-0", uses="", annotations={SCHEDULING_MAP: f"0=node-0:{device}"})
+            cluster.add_pod("app-0", uses="", annotations={custom_resources.SCHEDULING_MAP: f"0=node-0:{device}"})
             await cluster.until(lambda: "other pods use" in cluster.message("app-0"))
             cluster.set_phase("theirs", "Succeeded")
             await cluster.until_bound("app-0", seconds=30)
@@ -326,10 +319,10 @@ def test_maps_count_for_the_profiles_that_have_the_plugin_and_for_as_long_as_the
     bad = "pluginConfig: [{name: GpuSchedulingMap, args: {requirePermission: maybe}}]"
     clock = VirtualClock()
 
-    def loaded(one: str, two: str) -> config.SchedulerConfiguration:
-        return config.load(f"{head}- {{schedulerName: one, {one}}}\n- {{schedulerName: two, {two}}}\n", "")
+    def profiles(one: str, two: str) -> str:
+        return f"{head}- {{schedulerName: one, {one}}}\n- {{schedulerName: two, {two}}}\n"
 
-    scheduler = Scheduler(loaded(maps, claims), SimulatedClient(InMemoryServer(clock)), clock, Catalog.discover())
+    scheduler = make_scheduler(profiles(maps, claims), SimulatedClient(InMemoryServer(clock)), clock)
     table = device_table(scheduler.cache)
     pods = [scheduler.cache.record(mapped("0=a:0", gpus=1, scheduler_name=name)) for name in ("one", "two")]
 
@@ -338,12 +331,12 @@ def test_maps_count_for_the_profiles_that_have_the_plugin_and_for_as_long_as_the
         return [(table.wants.of(pod) is None, known.are_free(pod.scheduler_name)) for pod in pods]
 
     found = [seen()]
-    scheduler.use(loaded(f"{maps}, {free}", claims))
+    scheduler.use(configuration(profiles(f"{maps}, {free}", claims)))
     found.append(seen())
     with pytest.raises(ConfigError):
-        scheduler.use(loaded(f"{maps}", f"{maps}, {bad}"))
+        scheduler.use(configuration(profiles(f"{maps}", f"{maps}, {bad}")))
     found.append(seen())
-    scheduler.use(loaded(claims, maps))
+    scheduler.use(configuration(profiles(claims, maps)))
     found.append(seen())
 
     no, yes, unasked = (False, False), (True, False), (True, True)

@@ -7,13 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangline import NotFound, Unavailable, model
-from gangline.errors import ApiError, Forbidden
-from gangline.kube.resources import EVENTS, GPU_CLAIMS, RESOURCE_CLAIM_TEMPLATES, Resource
+from gangline import ApiError, Forbidden, NotFound, Unavailable, claim_templates, custom_resources, model, resources
 from gangline.simulate import SimulatedClient
 from gangline.testing import cluster
-from gangline.wire import claim_templates
-from gangline.wire.custom_resources import GpuClaim
 from gangline_plugins.gpu.upkeep import KEPT_FOR, SETTLED, Book, plan
 
 from .carrying_cases import PLUGINS, TWO_PROFILES, CarryingCluster, carried
@@ -22,13 +18,13 @@ from .gpu_cases import claim
 TWO = {"spec": {"devices": {"count": 2}}}
 
 
-def template(of: GpuClaim, uid: str = "t") -> model.ResourceClaimTemplate:
+def template(of: custom_resources.GpuClaim, uid: str = "t") -> model.ResourceClaimTemplate:
     made = claim_templates.template_of(of)
     made.metadata.uid = uid
     return made
 
 
-def change(of: GpuClaim, **fields: Any) -> GpuClaim:
+def change(of: custom_resources.GpuClaim, **fields: Any) -> custom_resources.GpuClaim:
     metadata = msgspec.structs.replace(of.metadata, **{key: fields.pop(key) for key in ("uid",) if key in fields})
     return msgspec.structs.replace(of, metadata=metadata, spec=msgspec.structs.replace(of.spec, **fields))
 
@@ -49,7 +45,9 @@ def test_a_claim_needs_one_template_and_no_more_once_it_is_there() -> None:
         pytest.param(None, SETTLED, id="no claim"),
     ],
 )
-def test_a_template_that_nothing_needs_stays_for_a_while(now: GpuClaim | None, patience: float) -> None:
+def test_a_template_that_nothing_needs_stays_for_a_while(
+    now: custom_resources.GpuClaim | None, patience: float
+) -> None:
     before = template(carried())
 
     assert plan(now, [before], {}, 1000.0).leaving == (before,)
@@ -58,14 +56,14 @@ def test_a_template_that_nothing_needs_stays_for_a_while(now: GpuClaim | None, p
 
 
 @pytest.mark.parametrize("wrong", [claim(), carried(exclusivity="Shared"), carried(count=33)])
-def test_a_claim_that_no_resource_claim_can_carry_out_gets_no_template(wrong: GpuClaim) -> None:
+def test_a_claim_that_no_resource_claim_can_carry_out_gets_no_template(wrong: custom_resources.GpuClaim) -> None:
     assert plan(wrong, [], {}, 0.0).make is None
 
 
 def test_on_a_standby_claims_that_come_and_go_leave_nothing_behind() -> None:
     """Nobody takes from the list there; the leader begins with all GpuClaims."""
     cache = cluster()
-    book, claims = Book(cache), cache.store(GPU_CLAIMS)
+    book, claims = Book(cache), cache.store(resources.GPU_CLAIMS)
     for number in range(10):
         claims.upsert(carried(f"claim-{number}"))
         claims.remove("default", f"claim-{number}", carried(f"claim-{number}").metadata.uid)
@@ -83,7 +81,7 @@ def test_after_a_change_the_old_template_goes_when_its_time_has_passed() -> None
         cluster.add(carried())
         await cluster.simulated.until(lambda: len(cluster.templates()) == 1)
         (old,) = cluster.templates()
-        cluster.simulated.server.patch(GPU_CLAIMS, "claim", TWO, namespace="default")
+        cluster.simulated.server.patch(resources.GPU_CLAIMS, "claim", TWO, namespace="default")
         await cluster.simulated.until(lambda: len(cluster.templates()) == 2)
         await cluster.pass_time(KEPT_FOR - 5)
         assert old in cluster.templates()
@@ -100,7 +98,7 @@ def test_a_template_that_somebody_deletes_is_made_again() -> None:
         cluster.add(carried())
         await cluster.simulated.until(lambda: len(cluster.templates()) == 1)
         ((name, before),) = cluster.templates().items()
-        cluster.simulated.server.delete(RESOURCE_CLAIM_TEMPLATES, name, namespace="default")
+        cluster.simulated.server.delete(resources.RESOURCE_CLAIM_TEMPLATES, name, namespace="default")
         await cluster.simulated.until(lambda: len(cluster.templates()) == 1)
         assert cluster.templates()[name].metadata.uid != before.metadata.uid
 
@@ -113,7 +111,7 @@ def test_the_templates_of_a_deleted_claim_go_and_a_new_claim_of_the_name_gets_it
     async def story() -> None:
         cluster.add(carried())
         await cluster.simulated.until(lambda: len(cluster.templates()) == 1)
-        cluster.simulated.server.delete(GPU_CLAIMS, "claim", namespace="default")
+        cluster.simulated.server.delete(resources.GPU_CLAIMS, "claim", namespace="default")
         cluster.add(change(carried(), uid="another"))
 
         def owners() -> list[str]:
@@ -132,19 +130,21 @@ def test_a_strangers_template_stays_as_it_is_and_the_claim_says_so_until_it_goes
     theirs = model.ResourceClaimTemplate(model.ObjectMeta(name, "default"))
 
     async def story() -> None:
-        cluster.simulated.create(RESOURCE_CLAIM_TEMPLATES, theirs)
+        cluster.simulated.create(resources.RESOURCE_CLAIM_TEMPLATES, theirs)
         cluster.add(carried())
         await cluster.simulated.until(lambda: cluster.claim().status.phase == "Failed")
         assert "exists, and does not belong to the GpuClaim" in cluster.claim().status.message
         await cluster.pass_time(100)
         assert cluster.templates()[name].spec == theirs.spec
-        cluster.simulated.server.delete(RESOURCE_CLAIM_TEMPLATES, name, namespace="default")
+        cluster.simulated.server.delete(resources.RESOURCE_CLAIM_TEMPLATES, name, namespace="default")
         await cluster.simulated.until(lambda: cluster.claim().status.phase == "Pending")
         cluster.pod("p")
         await cluster.bound("p")
 
     cluster.play(story)
-    assert [each.count_of for each in map(_Counted, cluster.simulated.list(EVENTS)) if each.is_about_templates] == [1]
+    assert [
+        each.count_of for each in map(_Counted, cluster.simulated.list(resources.EVENTS)) if each.is_about_templates
+    ] == [1]
 
 
 class _Counted:
@@ -168,8 +168,8 @@ def test_a_template_that_cannot_be_made_is_tried_again(error: ApiError, failed: 
     cluster = CarryingCluster(a=4)
     is_down = True
 
-    def faults(verb: str, resource: Resource[Any], name: str) -> Exception | None:
-        return error if is_down and verb == "create" and resource == RESOURCE_CLAIM_TEMPLATES else None
+    def faults(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
+        return error if is_down and verb == "create" and resource == resources.RESOURCE_CLAIM_TEMPLATES else None
 
     async def story() -> None:
         nonlocal is_down
@@ -189,8 +189,8 @@ def test_profiles_and_schedulers_take_turns_and_make_one_template() -> None:
     cluster = CarryingCluster(a=4)
     created: list[str] = []
 
-    def faults(verb: str, resource: Resource[Any], name: str) -> Exception | None:
-        if verb == "create" and resource == RESOURCE_CLAIM_TEMPLATES:
+    def faults(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
+        if verb == "create" and resource == resources.RESOURCE_CLAIM_TEMPLATES:
             created.append(name)
         return None
 
@@ -223,7 +223,7 @@ def test_a_new_scheduler_goes_on_where_the_last_one_ended() -> None:
         await cluster.simulated.until(lambda: len(cluster.templates()) == 1, 2 * KEPT_FOR)
 
     cluster.play(first)
-    cluster.simulated.server.patch(GPU_CLAIMS, "claim", TWO, namespace="default")
+    cluster.simulated.server.patch(resources.GPU_CLAIMS, "claim", TWO, namespace="default")
     cluster.play(second)
     (left,) = cluster.templates().values()
     assert left.spec.spec.devices.requests[0].exactly.count == 2  # type: ignore[union-attr]

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gangline import Placement, Status, model
-from gangline.api.pod_group import GroupAttempt, PodGroup, Role, SubGroup, TopologyConstraint
-from gangline.state.cache import Cache
-from gangline.testing import GPU, FakeHandle, cluster, make_node, make_pod, make_runtime
+from gangline import GroupAttempt, Placement, PodGroup, Role, Status, SubGroup, TopologyConstraint, model
+from gangline.testing import GPU, Cache, FakeHandle, cluster, make_node, make_pod, make_runtime
 from gangline_plugins.leaf_spine import LeafSpine
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
 

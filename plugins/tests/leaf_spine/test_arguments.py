@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from gangline import InvalidObject
-from gangline.config.args import decode_args
-from gangline.errors import ConfigError
+from gangline import ConfigError, InvalidObject
+from gangline.testing.configured import decode_args
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs, LeafSpineSettings, settings_of
 from gangline_plugins.leaf_spine.documents import Domain, SchedulerConfigSpec, ScoringWeights, read_document
 

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from gangline import model
-from gangline.kube.resources import CONFIG_MAPS, DOMAIN_CONFIGS, SCHEDULER_CONFIGS, TOPOLOGY_SCHEDULER_CONFIGS, Resource
-from gangline.state.topology import Level, Named
+from gangline import Level, Named, model, resources
 from gangline.testing import make_node
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
 from gangline_plugins.leaf_spine.configured import configured, described_levels
@@ -22,7 +20,7 @@ SYSTEM = "kube-system"
 
 def put(
     bench: Bench,
-    kind: Resource[model.Document],
+    kind: resources.Resource[model.Document],
     name: str,
     spec: dict[str, Any],
     namespace: str = HOME,
@@ -34,7 +32,7 @@ def put(
 
 def put_text(bench: Bench, text: str, namespace: str = HOME) -> None:
     meta = model.ObjectMeta(name="topology-scheduler-config", namespace=namespace, uid=f"uid-{namespace}")
-    bench.cache.store(CONFIG_MAPS).upsert(model.ConfigMap(meta, {"config.yaml": text}))
+    bench.cache.store(resources.CONFIG_MAPS).upsert(model.ConfigMap(meta, {"config.yaml": text}))
 
 
 def told_by(bench: Bench) -> list[str]:
@@ -50,26 +48,26 @@ def settings(bench: Bench) -> Any:
 def test_a_scheduler_config_takes_effect_at_once_and_leaves_with_its_object() -> None:
     bench = Bench(fabric(), args=LeafSpineArgs(topology_constraints=TopologyConstraints(max_nodes_per_leaf=3)))
     before = settings(bench).max_nodes
-    put(bench, SCHEDULER_CONFIGS, "any", {"topologyConstraints": {"maxNodesPerLeaf": 2}})
+    put(bench, resources.SCHEDULER_CONFIGS, "any", {"topologyConstraints": {"maxNodesPerLeaf": 2}})
     during = settings(bench).max_nodes
-    bench.cache.store(SCHEDULER_CONFIGS).remove(HOME, "any")
+    bench.cache.store(resources.SCHEDULER_CONFIGS).remove(HOME, "any")
 
     assert (before, during, settings(bench).max_nodes) == (3, 2, 3)
 
 
 def test_the_config_named_like_the_profile_counts_and_the_fuller_kind_before_the_other() -> None:
     bench = Bench(fabric())
-    put(bench, SCHEDULER_CONFIGS, "a", {"topologyConstraints": {"maxNodesPerLeaf": 1}})
-    put(bench, SCHEDULER_CONFIGS, "default-scheduler", {"topologyConstraints": {"maxNodesPerLeaf": 2}})
+    put(bench, resources.SCHEDULER_CONFIGS, "a", {"topologyConstraints": {"maxNodesPerLeaf": 1}})
+    put(bench, resources.SCHEDULER_CONFIGS, "default-scheduler", {"topologyConstraints": {"maxNodesPerLeaf": 2}})
     by_name = settings(bench).max_nodes
-    put(bench, TOPOLOGY_SCHEDULER_CONFIGS, "z", {"topologyConstraints": {"maxNodesPerDomain": 3}})
+    put(bench, resources.TOPOLOGY_SCHEDULER_CONFIGS, "z", {"topologyConstraints": {"maxNodesPerDomain": 3}})
 
     assert (by_name, settings(bench).max_nodes) == (2, 3)
 
 
 def test_objects_in_other_namespaces_do_not_count() -> None:
     bench = Bench(fabric())
-    put(bench, SCHEDULER_CONFIGS, "a", {"topologyConstraints": {"maxNodesPerLeaf": 1}}, namespace="team")
+    put(bench, resources.SCHEDULER_CONFIGS, "a", {"topologyConstraints": {"maxNodesPerLeaf": 1}}, namespace="team")
 
     assert settings(bench).max_nodes is None
     assert told_by(bench) == []
@@ -77,11 +75,11 @@ def test_objects_in_other_namespaces_do_not_count() -> None:
 
 def test_objects_in_kube_system_count_after_those_beside_the_scheduler() -> None:
     bench = Bench(fabric())
-    put(bench, SCHEDULER_CONFIGS, "a", {"topologyConstraints": {"maxNodesPerLeaf": 1}}, namespace=SYSTEM)
-    put(bench, DOMAIN_CONFIGS, "leaf-0", {"type": "leaf", "networkBandwidth": 100}, namespace=SYSTEM)
+    put(bench, resources.SCHEDULER_CONFIGS, "a", {"topologyConstraints": {"maxNodesPerLeaf": 1}}, namespace=SYSTEM)
+    put(bench, resources.DOMAIN_CONFIGS, "leaf-0", {"type": "leaf", "networkBandwidth": 100}, namespace=SYSTEM)
     theirs = settings(bench).max_nodes
-    put(bench, SCHEDULER_CONFIGS, "z", {"topologyConstraints": {"maxNodesPerLeaf": 2}})
-    put(bench, DOMAIN_CONFIGS, "leaf-0", {"type": "leaf", "networkBandwidth": 200})
+    put(bench, resources.SCHEDULER_CONFIGS, "z", {"topologyConstraints": {"maxNodesPerLeaf": 2}})
+    put(bench, resources.DOMAIN_CONFIGS, "leaf-0", {"type": "leaf", "networkBandwidth": 200})
 
     assert (theirs, settings(bench).max_nodes) == (1, 2)
     assert configured(bench.handle).domains["leaf-0"].network_bandwidth == 200
@@ -100,9 +98,9 @@ def test_the_config_map_is_found_in_kube_system_too() -> None:
 
 def test_what_was_made_without_a_namespace_is_told_where_it_would_count() -> None:
     bench = Bench(fabric())
-    put(bench, SCHEDULER_CONFIGS, "a", {"topologyConstraints": {"maxNodesPerLeaf": 1}}, namespace="default")
+    put(bench, resources.SCHEDULER_CONFIGS, "a", {"topologyConstraints": {"maxNodesPerLeaf": 1}}, namespace="default")
     put_text(bench, "", "default")
-    put(bench, SCHEDULER_CONFIGS, "b", {}, namespace="team")
+    put(bench, resources.SCHEDULER_CONFIGS, "b", {}, namespace="team")
 
     assert [settings(bench).max_nodes for _ in range(3)] == [None] * 3
     note = f"it does not count in the namespace default, only in {HOME} and kube-system: make it there"
@@ -111,12 +109,12 @@ def test_what_was_made_without_a_namespace_is_told_where_it_would_count() -> Non
 
 def test_an_invalid_config_keeps_what_was_valid_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(fabric())
-    put(bench, SCHEDULER_CONFIGS, "a", {"topologyConstraints": {"maxNodesPerLeaf": 2}})
+    put(bench, resources.SCHEDULER_CONFIGS, "a", {"topologyConstraints": {"maxNodesPerLeaf": 2}})
     settings(bench)
     with caplog.at_level(logging.WARNING):
-        put(bench, SCHEDULER_CONFIGS, "a", {"scoringWeights": {"resourceAvailability": 0.9}}, version="2")
+        put(bench, resources.SCHEDULER_CONFIGS, "a", {"scoringWeights": {"resourceAvailability": 0.9}}, version="2")
         kept = settings(bench).max_nodes
-        put(bench, DOMAIN_CONFIGS, "leaf-0", {"type": "leaf"})
+        put(bench, resources.DOMAIN_CONFIGS, "leaf-0", {"type": "leaf"})
         settings(bench)
 
     assert kept == 2
@@ -133,7 +131,7 @@ def test_the_config_map_counts_before_the_arguments_and_after_custom_resources()
     head = "apiVersion: topology.scheduler/v1alpha1\nkind: SchedulerConfig\n"
     put_text(bench, head + "spec: {topologyConstraints: {maxNodesPerLeaf: 2, maxGPUsPerLeaf: 9}}\n")
     mapped = settings(bench)
-    put(bench, SCHEDULER_CONFIGS, "a", {"topologyConstraints": {"maxNodesPerLeaf": 3}})
+    put(bench, resources.SCHEDULER_CONFIGS, "a", {"topologyConstraints": {"maxNodesPerLeaf": 3}})
 
     assert (mapped.max_nodes, mapped.max_gpus) == (2, 9)
     assert (settings(bench).max_nodes, settings(bench).max_gpus) == (3, 9)
@@ -162,10 +160,10 @@ def test_domain_configs_of_the_api_server_come_and_go() -> None:
     bench = Bench(nodes)
     without = bench.generate(bench.gang(2))
     for leaf in range(2):
-        put(bench, DOMAIN_CONFIGS, f"leaf-{leaf}", {"type": "leaf", "nodeSelector": {"switch": str(leaf)}})
+        put(bench, resources.DOMAIN_CONFIGS, f"leaf-{leaf}", {"type": "leaf", "nodeSelector": {"switch": str(leaf)}})
     during = bench.names(bench.gang(2))
     for leaf in range(2):
-        bench.cache.store(DOMAIN_CONFIGS).remove(HOME, f"leaf-{leaf}")
+        bench.cache.store(resources.DOMAIN_CONFIGS).remove(HOME, f"leaf-{leaf}")
 
     assert without is None
     assert during == ["leaf leaf-0", "leaf leaf-1"]

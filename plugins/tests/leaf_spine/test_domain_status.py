@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gangline import Action, PodInfo, model, resources
-from gangline.errors import Unavailable
-from gangline.kube.resources import Resource
+from gangline import Action, Level, PodInfo, Topology, Unavailable, model, resources
 from gangline.simulate import SimulatedClient, SimulatedCluster
-from gangline.state.topology import KNOWN_LEVELS, Topology
 from gangline.testing import cluster, make_node, make_pod
 from gangline_plugins.leaf_spine.domain_status import PERIOD, counts_of
 
@@ -52,7 +49,7 @@ class Domains(SimulatedCluster):
     def client(self, refused: str = "") -> SimulatedClient:
         """One that counts what is written; what has this name is refused."""
 
-        def fault(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        def fault(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
             if verb != "patch" or resource.key != resources.DOMAIN_CONFIGS.key:
                 return None
             self.writes.append(name)
@@ -115,7 +112,7 @@ def test_the_level_counts_that_the_specification_names_and_else_the_narrowest_wi
         make_node("spine-1", labels={SPINE: "far", LEAF: "away"}),
     ]
     cache = cluster(nodes)
-    levels = Topology(cache.nodes, [each for each in KNOWN_LEVELS if each.label in (SPINE, LEAF)]).chain()
+    levels = Topology(cache.nodes, [Level("spine", SPINE), Level("leaf", LEAF)]).chain()
     ones = cache.nodes.view().alive.astype(np.int64)
 
     leaf, spine = (

@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 
 from gangline import resources
-from gangline.config import load
-from gangline.loop.scheduler import Scheduler
-from gangline.profile.registry import Catalog
-from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock, run
+from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock, make_scheduler, run
 from gangline_plugins.leaf_spine import LeafSpine
 
 CONFIG = """\
@@ -39,7 +36,7 @@ def limits_seen(server: InMemoryServer, clock: VirtualClock, *changes: Callable[
     """The nodes that a group may use of a leaf, at first and after each change on the API server."""
 
     async def story() -> list[int | None]:
-        scheduler = Scheduler(load(CONFIG, "config.yaml"), SimulatedClient(server), clock, Catalog.discover())
+        scheduler = make_scheduler(CONFIG, SimulatedClient(server), clock)
         task = asyncio.create_task(scheduler.run())
         plugin: LeafSpine = scheduler.runtimes["gangs"].profile.plugins["LeafSpine"]
         seen = []

@@ -9,12 +9,9 @@ from contextlib import suppress
 import msgspec
 import pytest
 
-from gangline import model, resources
-from gangline.errors import Unavailable
-from gangline.simulate import Faults, InMemoryServer, SimulatedClient, VirtualClock, run
-from gangline.simulate.client import no_faults
-from gangline.state.cache import Cache
-from gangline.testing import make_pod
+from gangline import Unavailable, model, resources
+from gangline.simulate import Faults, InMemoryServer, SimulatedClient, VirtualClock, no_faults, run
+from gangline.testing import Cache, make_pod
 from gangline_plugins.leaf_spine.history import DomainHistory, Observer
 from gangline_plugins.leaf_spine.remembering import HISTORY, Keeper, memory_of
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gangline import Placement
-from gangline.api.pod_group import SubGroup, TopologyConstraint
+from gangline import Placement, SubGroup, TopologyConstraint
 from gangline.testing import make_node, make_pod
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
 from gangline_plugins.leaf_spine.documents import Domain, TopologyConstraints

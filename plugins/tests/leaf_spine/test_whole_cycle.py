@@ -7,23 +7,9 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from gangline import model
-from gangline.deciding.group_decisions import GroupDecision, GroupRejection
-from gangline.deciding.group_search import decide_group
-from gangline.groups import Groups
-from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, SCHEDULER_PLUGINS_POD_GROUPS
-from gangline.profile.runtime import Runtime
-from gangline.queueing.units import Unit
-from gangline.testing import FakeHandle, cluster, make_pod, make_runtime
-from gangline.wire.custom_resources import (
-    CLAIM,
-    ClaimDevices,
-    GpuClaimSpec,
-    GpuNodeStatus,
-    GpuNodeStatusSpec,
-    GpuNodeStatusStatus,
-)
-from gangline.wire.custom_resources import GpuClaim as Claim
+from gangline import custom_resources, model, resources
+from gangline.testing import FakeHandle, Groups, Runtime, cluster, make_pod, make_runtime
+from gangline.testing.deciding import GroupDecision, GroupRejection, decide_group
 from gangline_plugins.gang_permit import GangPermit
 from gangline_plugins.gpu.claim import GpuClaim
 from gangline_plugins.gpu.named_hardware import devices
@@ -53,11 +39,9 @@ class Cluster:
         """One cycle for a gang of so many pods."""
         meta = model.ObjectMeta(name="gang", namespace="default", uid="group-gang")
         group = model.PodGroup(meta, model.PodGroupSpec(min_member=size))
-        self.cache.store(SCHEDULER_PLUGINS_POD_GROUPS).upsert(group)
+        self.cache.store(resources.SCHEDULER_PLUGINS_POD_GROUPS).upsert(group)
         pods = [make_pod(f"m-{i}", gpus=gpus, labels={GROUP: "gang"}, annotations=annotations) for i in range(size)]
-        records = [self.cache.record(pod) for pod in pods]
-        unit = Unit(records, added=1000.0, group=self.runtime.group_key(records[0]))
-        return decide_group(unit, self.runtime, self.cache, {}, 1000.0)
+        return decide_group(self.runtime, [self.cache.record(pod) for pod in pods])
 
     def leaves(self, size: int, gpus: int = 8, annotations: Mapping[str, str] | None = None) -> dict[str, int]:
         """For each leaf ("s0-l1") how many pods of a gang it gets; none where the gang waits."""
@@ -124,11 +108,15 @@ def test_a_gang_larger_than_any_run_is_placed_on_several_spines() -> None:
 def test_a_gang_whose_claims_fill_four_nodes_gets_a_complete_leaf() -> None:
     nodes = Cluster(fabric(1, 3), {"s0-l0-n0": 8})
     for name in map(str, nodes.cache.nodes.names):
-        status = GpuNodeStatusStatus(total=8, devices=devices("hgx-h100"))
-        nodes.cache.store(GPU_NODE_STATUSES).upsert(
-            GpuNodeStatus(model.ObjectMeta(name=name, uid=f"gns-{name}"), GpuNodeStatusSpec(name), status)
+        status = custom_resources.GpuNodeStatusStatus(total=8, devices=devices("hgx-h100"))
+        nodes.cache.store(resources.GPU_NODE_STATUSES).upsert(
+            custom_resources.GpuNodeStatus(
+                model.ObjectMeta(name=name, uid=f"gns-{name}"), custom_resources.GpuNodeStatusSpec(name), status
+            )
         )
-    spec = GpuClaimSpec(devices=ClaimDevices(count=8))
-    nodes.cache.store(GPU_CLAIMS).upsert(Claim(model.ObjectMeta(name="claim", namespace="default", uid="claim"), spec))
+    spec = custom_resources.GpuClaimSpec(devices=custom_resources.ClaimDevices(count=8))
+    nodes.cache.store(resources.GPU_CLAIMS).upsert(
+        custom_resources.GpuClaim(model.ObjectMeta(name="claim", namespace="default", uid="claim"), spec)
+    )
 
-    assert nodes.leaves(4, gpus=0, annotations={CLAIM: "claim"}) in ({"s0-l1": 4}, {"s0-l2": 4})
+    assert nodes.leaves(4, gpus=0, annotations={custom_resources.CLAIM: "claim"}) in ({"s0-l1": 4}, {"s0-l2": 4})

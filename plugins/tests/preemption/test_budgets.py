@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from gangline import model
+from gangline import PodInfo, model
 from gangline.model import ObjectMeta, PodDisruptionBudget
-from gangline.state.cache import Cache
-from gangline.state.pods import PodInfo
-from gangline.testing import make_pod
+from gangline.testing import Cache, make_pod
 from gangline_plugins.preemption.budgets import MOST, Budgets
 
 CACHE = Cache()

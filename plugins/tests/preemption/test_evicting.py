@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gangline import ApiError, Conflict, NotFound, Unavailable
-from gangline.queueing.waiting import PodAtPermit
+from gangline.testing import PodAtPermit
 from gangline_plugins.preemption.evicting import Evictor, Preemptor
 
 from ..default_preemption_cases import Cluster, cluster, node, pod
@@ -43,7 +43,7 @@ async def test_a_victim_is_marked_and_then_deleted() -> None:
         "message": "default-scheduler: preempting to accommodate a higher priority pod",
     }
     assert deletion == ("delete", "v", "v")
-    assert found.recorder.events == [("v", "Preempted", "Preempted by pod p on node a")]
+    assert found.events == [("v", "Preempted", "Preempted by pod p on node a")]
 
 
 async def test_nothing_is_written_before_the_work_is_run() -> None:
@@ -83,14 +83,14 @@ async def test_a_victim_that_is_marked_already_is_only_deleted() -> None:
 async def test_a_victim_held_at_permit_is_rejected_there() -> None:
     found = cluster([node("a")], [pod("v", 4, 1, "a")])
     held = PodAtPermit(found.cache.pods["v"], "a", {"Gang"})
-    found.waiting.add(held)
+    found.fakes.waiting.add(held)
 
     found.preempt(pod("p", 4, 10))
     await found.carry_out()
 
     assert held.verdict is not None and held.verdict.plugin == "DefaultPreemption"
     assert found.client.calls == []
-    assert found.recorder.events == [("v", "Preempted", "Preempted by pod p on node a (in scheduler memory).")]
+    assert found.events == [("v", "Preempted", "Preempted by pod p on node a (in scheduler memory).")]
 
 
 @pytest.mark.parametrize("verb", ["patch", "delete"])
@@ -102,7 +102,7 @@ async def test_a_victim_that_is_gone_is_fine(verb: str) -> None:
     await found.carry_out()
 
     assert "low" in deletions(found)
-    assert [event[0] for event in found.recorder.events] == ["low"]
+    assert [event[0] for event in found.events] == ["low"]
 
 
 async def test_another_pod_with_the_name_of_a_victim_is_left_alone() -> None:
@@ -112,7 +112,7 @@ async def test_another_pod_with_the_name_of_a_victim_is_left_alone() -> None:
     found.preempt(pod("p", 4, 10))
     await found.carry_out()
 
-    assert [event[0] for event in found.recorder.events] == ["low"]
+    assert [event[0] for event in found.events] == ["low"]
 
 
 @pytest.mark.parametrize("verb", ["patch", "delete"])
@@ -125,7 +125,7 @@ async def test_a_victim_that_somebody_else_writes_at_the_same_moment_is_evicted_
     await found.carry_out()
 
     assert sorted(set(deletions(found))) == ["high", "low"]
-    assert sorted(event[0] for event in found.recorder.events) == ["high", "low"]
+    assert sorted(event[0] for event in found.events) == ["high", "low"]
 
 
 async def test_a_victim_whose_removal_always_conflicts_is_a_failure_so_that_it_is_tried_again(
@@ -170,7 +170,7 @@ async def test_the_condition_is_written_again_after_a_failure_that_may_pass() ->
 async def test_nominations_of_less_important_pods_are_taken_back() -> None:
     found = full_node()
     others = {name: found.pod(pod(name, 1, priority)) for name, priority in (("less", 5), ("equal", 10))}
-    found.pending.nominations = {"a": others}
+    found.fakes.fake_pending.nominations = {"a": others}
 
     found.preempt(pod("p", 1, 10))
     await found.carry_out()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from framework.tests.gangs import Gangs, fabric
-
 from gangline import PodInfo
+from gangline.testing.gangs import Gangs, fabric
 from gangline_plugins.preemption.mates import with_mates
 
 

@@ -7,13 +7,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from framework.tests.gang_cluster import GangCluster, profile_with
-
-from gangline import custom_resources, model, rfc3339
-from gangline.kube.resources import NODES, POD_TEMPLATES, PODS, PROVISIONING_REQUESTS
-from gangline.loop.scheduler import Scheduler
-from gangline.simulate import Faults, SimulatedClient
-from gangline.simulate.client import no_faults
+from gangline import custom_resources, model, resources, rfc3339
+from gangline.simulate import Faults, Scheduler, SimulatedClient, no_faults
+from gangline.testing.gang_stories import GangCluster, profile_with
 
 Result = TypeVar("Result")
 DELAY = 30.0
@@ -45,11 +41,11 @@ class AutoscaledCluster(GangCluster):
     @property
     def requests(self) -> Sequence[model.ProvisioningRequest]:
         """The requests that there are."""
-        return self.list(PROVISIONING_REQUESTS)
+        return self.list(resources.PROVISIONING_REQUESTS)
 
     def templates(self, request: model.ProvisioningRequest) -> list[model.PodTemplateObject]:
         """The templates that a request names."""
-        return [self.get(POD_TEMPLATES, each.pod_template_ref.name) for each in request.spec.pod_sets]
+        return [self.get(resources.POD_TEMPLATES, each.pod_template_ref.name) for each in request.spec.pod_sets]
 
     async def asked(self, attempt: int = 1) -> model.ProvisioningRequest:
         """Wait until there is one request, with this number; returns it."""
@@ -69,15 +65,15 @@ class AutoscaledCluster(GangCluster):
                 for type_ in types
             ]
             patch = {"status": {"conditions": conditions}}
-            self.server.patch(PROVISIONING_REQUESTS, each.metadata.name, patch, subresource="status")
+            self.server.patch(resources.PROVISIONING_REQUESTS, each.metadata.name, patch, subresource="status")
 
     def grow(self, leaf: int, nodes: int = 4) -> None:
         """New nodes come up."""
-        self.create(NODES, *(self.make_node(f"l{leaf}-n{number}") for number in range(nodes)))
+        self.create(resources.NODES, *(self.make_node(f"l{leaf}-n{number}") for number in range(nodes)))
 
     def consumed(self, group: str) -> set[str]:
         """The requests that the pods of a gang say they consume."""
-        pods = [pod for pod in self.list(PODS) if pod.metadata.name.startswith(group)]
+        pods = [pod for pod in self.list(resources.PODS) if pod.metadata.name.startswith(group)]
         return {(pod.metadata.annotations or {}).get(custom_resources.CONSUMED_REQUEST, "") for pod in pods}
 
     @staticmethod

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from gangline import custom_resources
-from gangline.errors import NotFound, Unavailable
-from gangline.kube.resources import POD_TEMPLATES, PODS, PROVISIONING_REQUESTS, Resource
+from gangline import NotFound, Unavailable, custom_resources, resources
 from gangline_plugins.provisioning.plugin import GRACE, LOOK
 
 from .provisioning_cases import DELAY, AutoscaledCluster
@@ -91,7 +89,7 @@ def test_a_gang_with_a_place_costs_nothing() -> None:
 
     cluster.tell(story)
 
-    assert not cluster.requests and not cluster.list(POD_TEMPLATES) and cluster.consumed("train") == {""}
+    assert not cluster.requests and not cluster.list(resources.POD_TEMPLATES) and cluster.consumed("train") == {""}
 
 
 def test_when_the_gang_is_gone_its_request_goes() -> None:
@@ -101,7 +99,7 @@ def test_when_the_gang_is_gone_its_request_goes() -> None:
     async def story() -> None:
         await cluster.asked()
         for number in range(4):
-            cluster.server.delete(PODS, f"train-{number}")
+            cluster.server.delete(resources.PODS, f"train-{number}")
         await cluster.passes(GRACE - LOOK)
         assert cluster.requests  # a controller may create its pods anew
         await cluster.until(lambda: not cluster.requests, SOON)
@@ -171,15 +169,15 @@ def test_two_processes_at_once_make_one_request() -> None:
 
     cluster.play(story)
 
-    assert len(cluster.list(POD_TEMPLATES)) == 1
+    assert len(cluster.list(resources.POD_TEMPLATES)) == 1
 
 
 def test_templates_that_a_process_could_not_make_any_more_are_made_by_the_next() -> None:
     dead = False
 
-    def faults(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+    def faults(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
         nonlocal dead
-        dead = dead or (verb, resource) == ("create", POD_TEMPLATES)
+        dead = dead or (verb, resource) == ("create", resources.POD_TEMPLATES)
         return Unavailable(0, "", "gone") if dead and verb not in ("list", "watch") else None
 
     cluster = AutoscaledCluster(faults=faults)
@@ -188,9 +186,9 @@ def test_templates_that_a_process_could_not_make_any_more_are_made_by_the_next()
     async def story() -> None:
         async with cluster.schedules():
             await cluster.until(lambda: dead, 120.0)
-        assert len(cluster.requests) == 1 and not cluster.list(POD_TEMPLATES)
+        assert len(cluster.requests) == 1 and not cluster.list(resources.POD_TEMPLATES)
         async with cluster.scheduling(cluster.profile):
-            await cluster.until(lambda: len(cluster.list(POD_TEMPLATES)) == 1)
+            await cluster.until(lambda: len(cluster.list(resources.POD_TEMPLATES)) == 1)
 
     cluster.play(story)
 
@@ -213,7 +211,7 @@ def test_only_so_many_requests_wait_for_the_autoscaler_and_the_highest_priority_
             await cluster.passes(DELAY)
             assert len(cluster.requests) == 1
             for number in range(2):
-                cluster.server.delete(PODS, f"{names[-1]}-{number}")
+                cluster.server.delete(resources.PODS, f"{names[-1]}-{number}")
             await cluster.until(partial(is_gone, request.metadata.uid), GRACE + SOON)
         assert names == ["high", "middle", "low"]
 
@@ -234,9 +232,11 @@ def test_a_gang_of_another_size_gets_another_request() -> None:
 
 
 def test_where_requests_are_not_served_the_gang_is_told_and_nothing_else_happens() -> None:
-    def faults(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+    def faults(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
         return (
-            NotFound(404, "", "404 page not found") if (verb, resource) == ("create", PROVISIONING_REQUESTS) else None
+            NotFound(404, "", "404 page not found")
+            if (verb, resource) == ("create", resources.PROVISIONING_REQUESTS)
+            else None
         )
 
     cluster = AutoscaledCluster(faults=faults)
@@ -262,8 +262,8 @@ def test_requests_of_others_are_left_alone() -> None:
             },
         }
     }
-    cluster.server.create(PROVISIONING_REQUESTS, of_another)
-    cluster.server.create(PROVISIONING_REQUESTS, {"metadata": {"name": "kueues"}})
+    cluster.server.create(resources.PROVISIONING_REQUESTS, of_another)
+    cluster.server.create(resources.PROVISIONING_REQUESTS, {"metadata": {"name": "kueues"}})
     cluster.add_gang("train", 2)
 
     async def story() -> None:

@@ -7,22 +7,11 @@ from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
 import msgspec
-from framework.tests.gang_cluster import ONE_LEAF, GangCluster, profile_with
 
-from gangline import PatchKind, config, model, rfc3339
-from gangline.kube.resources import (
-    DEVICE_CLASSES,
-    EVENTS,
-    GPU_NODE_STATUSES,
-    NODES,
-    PDBS,
-    PODS,
-    RESOURCE_CLAIM_TEMPLATES,
-    RESOURCE_SLICES,
-)
-from gangline.simulate import ClaimController, Faults, Kubelet, SimulatedClient, Workloads, running
-from gangline.simulate.client import no_faults
-from gangline.wire.custom_resources import ALLOCATED
+from gangline import PatchKind, custom_resources, model, resources, rfc3339
+from gangline.simulate import ClaimController, Faults, Kubelet, SimulatedClient, Workloads, no_faults, running
+from gangline.testing.configured import configuration
+from gangline.testing.gang_stories import ONE_LEAF, GangCluster, profile_with
 
 from ..gpu.gpu_cases import report
 
@@ -82,17 +71,19 @@ class LossStory(GangCluster):
     def offer_devices(self, tolerations: Sequence[model.DeviceToleration] = ()) -> None:
         """A driver offers one device on each node; a class and a template for claims of one."""
         selector = model.DeviceSelector(model.CelDeviceSelector(f'device.driver == "{DRIVER}"'))
-        self.create(DEVICE_CLASSES, model.DeviceClass(model.ObjectMeta("gpu"), model.DeviceClassSpec([selector])))
-        for node in self.list(NODES):
+        self.create(
+            resources.DEVICE_CLASSES, model.DeviceClass(model.ObjectMeta("gpu"), model.DeviceClassSpec([selector]))
+        )
+        for node in self.list(resources.NODES):
             name = node.metadata.name
             pool = model.ResourcePool(name, 1, 1)
             made = model.ResourceSliceSpec(driver=DRIVER, pool=pool, node_name=name, devices=[model.Device("gpu-0")])
-            self.create(RESOURCE_SLICES, model.ResourceSlice(model.ObjectMeta(name), made))
+            self.create(resources.RESOURCE_SLICES, model.ResourceSlice(model.ObjectMeta(name), made))
         exactly = model.ExactDeviceRequest("gpu", allocation_mode="ExactCount", count=1, tolerations=list(tolerations))
         request = model.DeviceRequest("gpu", exactly)
         template = model.ResourceClaimTemplateSpec(spec=model.ResourceClaimSpec(model.DeviceClaim([request])))
         metadata = model.ObjectMeta("gpu", "default")
-        self.create(RESOURCE_CLAIM_TEMPLATES, model.ResourceClaimTemplate(metadata, template))
+        self.create(resources.RESOURCE_CLAIM_TEMPLATES, model.ResourceClaimTemplate(metadata, template))
 
     def taint_device(
         self, node: str, effect: str = "NoExecute", ago: float = 0.0, key: str = "example.com/broken"
@@ -101,7 +92,7 @@ class LossStory(GangCluster):
         added = rfc3339(self.clock.now() - ago)
         taints = [{"key": key, "effect": effect, "timeAdded": added}] if effect else []
         patch = {"spec": {"devices": [{"name": "gpu-0", "taints": taints}]}}
-        self.server.patch(RESOURCE_SLICES, node, patch, kind=PatchKind.MERGE)
+        self.server.patch(resources.RESOURCE_SLICES, node, patch, kind=PatchKind.MERGE)
 
     def add_pods_of_one_node(self, name: str, number: int, **spec: Any) -> None:
         """Pods that want a node each, and each on its own."""
@@ -122,7 +113,7 @@ class LossStory(GangCluster):
     def add_budget(self, app: str, allowed: int = 0, name: str = "") -> None:
         """A disruption budget that lets so many of these pods go; its name is that of the pods by default."""
         self.create(
-            PDBS,
+            resources.PDBS,
             model.PodDisruptionBudget(
                 metadata=model.ObjectMeta(name=name or app, namespace="default"),
                 spec=model.PodDisruptionBudgetSpec(selector=model.LabelSelector(match_labels={"app": app})),
@@ -138,10 +129,10 @@ class LossStory(GangCluster):
         for name in nodes:
             taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
             taints = [] if status == "True" else [taint]
-            self.server.patch(NODES, name, {"spec": {"taints": taints}}, kind=PatchKind.MERGE)
+            self.server.patch(resources.NODES, name, {"spec": {"taints": taints}}, kind=PatchKind.MERGE)
             conditions = [{"type": "Ready", "status": status, "reason": "NodeStatusUnknown"}]
             patch = {"status": {"conditions": conditions}}
-            self.server.patch(NODES, name, patch, subresource="status", kind=PatchKind.MERGE)
+            self.server.patch(resources.NODES, name, patch, subresource="status", kind=PatchKind.MERGE)
 
     def report_gpus(self, *nodes: str, ill: Sequence[int] = (), reason: str = "XID 79") -> None:
         """Agents report the GPUs of these nodes, some of which are ill."""
@@ -150,21 +141,21 @@ class LossStory(GangCluster):
             devices = [msgspec.structs.replace(d, reason=reason if d.id in ill else "") for d in found.status.devices]
             status = msgspec.structs.replace(found.status, devices=devices)
             data = msgspec.to_builtins(msgspec.structs.replace(found, status=status))
-            self.server.apply(GPU_NODE_STATUSES, name, data, field_manager="agent")
-            self.server.apply(GPU_NODE_STATUSES, name, data, field_manager="agent", subresource="status")
+            self.server.apply(resources.GPU_NODE_STATUSES, name, data, field_manager="agent")
+            self.server.apply(resources.GPU_NODE_STATUSES, name, data, field_manager="agent", subresource="status")
 
     def hold(self, pod: str, *finalizers: str) -> None:
         """Somebody holds a pod by finalizers, or lets it go."""
         patch = {"metadata": {"finalizers": list(finalizers) or None}}
-        self.server.patch(PODS, pod, patch, namespace="default", kind=PatchKind.MERGE)
+        self.server.patch(resources.PODS, pod, patch, namespace="default", kind=PatchKind.MERGE)
 
     def told_as(self, reason: str) -> list[str]:
         """What the events with this reason say, those of all pods."""
-        return [each.note for each in self.list(EVENTS) if each.reason == reason]
+        return [each.note for each in self.list(resources.EVENTS) if each.reason == reason]
 
     def cordon(self, node: str, is_cordoned: bool = True) -> None:
         """No more pods come to the node, or they do again."""
-        self.server.patch(NODES, node, {"spec": {"unschedulable": is_cordoned}}, kind=PatchKind.MERGE)
+        self.server.patch(resources.NODES, node, {"spec": {"unschedulable": is_cordoned}}, kind=PatchKind.MERGE)
 
     def cordon_leaf(self, leaf: str, is_cordoned: bool = True) -> None:
         """No more pods come to the nodes of a leaf, or they do again."""
@@ -173,16 +164,16 @@ class LossStory(GangCluster):
 
     def delete_pod(self, name: str) -> None:
         """Somebody deletes a pod."""
-        self.server.delete(PODS, name, namespace="default")
+        self.server.delete(resources.PODS, name, namespace="default")
 
     def lose(self, *nodes: str) -> None:
         """Delete these nodes."""
         for name in nodes:
-            self.server.delete(NODES, name)
+            self.server.delete(resources.NODES, name)
 
     def list_nodes(self) -> Sequence[model.Node]:
         """The nodes that there are."""
-        return self.list(NODES)
+        return self.list(resources.NODES)
 
     def nodes(self, prefix: str) -> list[str]:
         """The nodes of the pods with this prefix, by the names of the pods."""
@@ -198,13 +189,13 @@ class LossStory(GangCluster):
 
     def devices(self, prefix: str) -> list[str]:
         """The GPUs of the pods with this prefix, as their annotations say, by the names of the pods."""
-        pods = [pod.metadata for pod in self.list(PODS) if pod.metadata.name.startswith(prefix)]
-        return [(each.annotations or {})[ALLOCATED] for each in pods]
+        pods = [pod.metadata for pod in self.list(resources.PODS) if pod.metadata.name.startswith(prefix)]
+        return [(each.annotations or {})[custom_resources.ALLOCATED] for each in pods]
 
     def uids(self, prefix: str) -> set[str]:
         """The UIDs of the pods with this prefix that are on a node and are not being deleted."""
         names = self.bound(prefix)
-        return {pod.metadata.uid for pod in self.list(PODS) if pod.metadata.name in names}
+        return {pod.metadata.uid for pod in self.list(resources.PODS) if pod.metadata.name in names}
 
     async def moved(self, prefix: str, size: int, leaf: str, seconds: float) -> None:
         """Wait until so many pods with this prefix have a node, and none of them in that leaf."""
@@ -218,13 +209,19 @@ class LossStory(GangCluster):
         """Wait until so many pods with this prefix have a node."""
         return await self.until(lambda: len(self.bound(prefix)) == size, seconds)
 
+    def recoveries(self) -> dict[str, float]:
+        """How many recoveries have ended, by outcome; only outcomes that there were."""
+        samples = [sample for metric in self._scheduler.metrics.registry.collect() for sample in metric.samples]
+        found = {each.labels["outcome"]: each.value for each in samples if each.name == "gangline_recoveries_total"}
+        return {outcome: number for outcome, number in found.items() if number}
+
     async def stop(self) -> None:
         """The scheduler ends."""
         await self._life.aclose()
 
     def reload(self) -> None:
         """The scheduler reads its configuration again."""
-        self._scheduler.use(config.load(self.profile, "test"))
+        self._scheduler.use(configuration(self.profile))
 
     async def restart(self) -> None:
         """The scheduler ends, and another one begins."""

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from gangline.errors import Conflict, TooManyRequests
-from gangline.kube.resources import PDBS, Resource
+from gangline import Conflict, TooManyRequests, resources
 
 from .recovery_cases import LossStory
 
@@ -29,7 +28,7 @@ def test_a_gang_moves_only_when_budgets_let_all_its_members_go(allowed: int) -> 
         await cluster.told("the gang would move as a whole, but disruption budgets protect pod default/train-")
         await asyncio.sleep(100.0)
         assert cluster.uids("train") == before
-        cluster.server.delete(PDBS, "train", namespace="default")
+        cluster.server.delete(resources.PDBS, "train", namespace="default")
         await cluster.moved("train", 4, leaf, 40.0)
 
     cluster.play(story)
@@ -84,7 +83,7 @@ def test_a_gang_that_should_restart_gets_its_lost_members_back_though_a_budget_p
 
 
 def test_an_eviction_that_conflicts_for_too_long_is_no_success() -> None:
-    def refuse(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+    def refuse(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
         return Conflict(409, "Conflict", "the object has been modified") if verb == "evict" else None
 
     cluster = LossStory(roomSeconds=20, faults=refuse)
@@ -101,7 +100,7 @@ def test_an_eviction_that_conflicts_for_too_long_is_no_success() -> None:
 
 
 def test_an_eviction_that_is_refused_for_too_long_is_told_once_and_nobody_else_waits_for_the_room() -> None:
-    def refuse(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+    def refuse(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
         return TooManyRequests(429, "", "not now") if verb == "evict" else None
 
     cluster = LossStory(roomSeconds=20, faults=refuse)

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from gangline import model
-from gangline.kube.resources import DEVICE_TAINT_RULES
-from gangline.wire.custom_resources import UNHEALTHY
+from gangline import custom_resources, model, resources
 
 from .recovery_cases import DRIVER, LossStory
 
@@ -62,7 +60,7 @@ def test_a_member_on_a_device_that_the_agent_reports_as_unhealthy_is_replaced() 
     async def story() -> None:
         node = await start(cluster)
         before = cluster.uids("train")
-        cluster.taint_device(node, "NoSchedule", key=UNHEALTHY)
+        cluster.taint_device(node, "NoSchedule", key=custom_resources.UNHEALTHY)
         await cluster.until(lambda: len(before & cluster.uids("train")) == 2, AT_ONCE)
         await cluster.runs("train", 3, AT_ONCE)
         assert node not in cluster.nodes("train")
@@ -144,7 +142,7 @@ def test_the_taint_of_a_rule_counts_where_the_gate_is_on(is_on: bool) -> None:
     async def story() -> None:
         node = await start(cluster)
         before = cluster.uids("train")
-        cluster.server.create(DEVICE_TAINT_RULES, rule(node))
+        cluster.server.create(resources.DEVICE_TAINT_RULES, rule(node))
         if is_on:
             await cluster.until(lambda: len(before & cluster.uids("train")) == 2, AT_ONCE)
             await cluster.runs("train", 3, AT_ONCE)

@@ -6,9 +6,11 @@ import asyncio
 import logging
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gangline import model
-from gangline.testing import FakeHandle, cluster, make_node, make_pod
+from gangline import PatchKind, model, resources
+from gangline.testing import Cache, FakeHandle, cluster, make_node, make_pod
 from gangline_plugins.recovery.arguments import DownArgs
 from gangline_plugins.recovery.down import DownDomains
 from gangline_plugins.recovery.losses import NodeHealth
@@ -126,3 +128,86 @@ def test_a_domain_that_does_not_exist_is_told_in_the_log(
 
     told = [each.message for each in caplog.records if "marked as down" in each.message]
     assert told == [f"Recovery: no node is in the {which['level']} {which['name']}, which is marked as down"]
+
+
+def relabel(cluster: LossStory, node: str, leaf: str) -> None:
+    """The node is in another leaf from now on."""
+    patch = {"metadata": {"labels": {"topology.gangline.dev/leaf": leaf}}}
+    cluster.server.patch(resources.NODES, node, patch, kind=PatchKind.MERGE)
+
+
+def test_a_node_that_is_relabelled_into_a_domain_that_is_down_is_lost_at_once() -> None:
+    cluster = LossStory(down=[{"level": "leaf", "name": "leaf-9"}])
+
+    async def story() -> None:
+        cluster.add_job("train", 3)
+        await cluster.runs("train", 3)
+        await asyncio.sleep(60.0)
+        moved = cluster.node_of("train", 1)
+        relabel(cluster, moved, "leaf-9")
+        await cluster.until(lambda: len(cluster.bound("train")) == 3 and moved not in cluster.nodes("train"), AT_ONCE)
+
+    cluster.play(story)
+
+
+def test_pods_come_to_a_node_as_soon_as_it_is_relabelled_out_of_a_domain_that_is_down() -> None:
+    cluster = LossStory(leaves=1, down=DOWN)
+
+    async def story() -> None:
+        cluster.add_pods_of_one_node("other", 1)
+        await cluster.told("node(s) were in a domain that is marked as down")
+        relabel(cluster, "l0-n2", "leaf-1")
+        await cluster.until(lambda: cluster.nodes("other") == ["l0-n2"], AT_ONCE)
+
+    cluster.play(story)
+
+
+def leaves(*names: str) -> Cache:
+    """One node in each of these leaves, which are given with their spines."""
+    labels = [dict(zip(("spine", "leaf"), name.split("/"), strict=True)) for name in names]
+    nodes = [
+        make_node(f"n{number}", labels={f"topology.gangline.dev/{level}": value for level, value in each.items()})
+        for number, each in enumerate(labels)
+    ]
+    return cluster(nodes)
+
+
+def test_the_domains_that_are_down_are_looked_up_once_for_each_change_of_labels(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cache = leaves("s0/a", "s0/b", "s1/a", "s1/b")
+    down = DownDomains(FakeHandle(cache), [DownArgs("leaf", "s1/a"), DownArgs("leaf", "b"), DownArgs("leaf", "s1/b")])
+
+    before = down.rows()
+    assert before.tolist() == [False, True, True, True] and down.rows() is before
+    assert list(down.nodes().values()) == [
+        "leaf b of node n1 is marked as down",
+        "leaf s1/a of node n2 is marked as down",
+        "leaf b of node n3 is marked as down",
+    ]
+    cache.upsert_node(make_node("n0", labels={"topology.gangline.dev/spine": "s1", "topology.gangline.dev/leaf": "a"}))
+    assert down.rows().tolist() == [True] * 4 and not caplog.records
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("st"), st.sampled_from("abc")), min_size=1, max_size=6),
+    st.lists(st.sampled_from(["a", "s/a", "t/b", "b", "s/c", "x"]), max_size=6),
+    st.lists(st.tuples(st.integers(0, 5), st.sampled_from("st"), st.sampled_from("abc")), max_size=4),
+)
+def test_nodes_are_in_the_first_domain_whose_name_or_path_they_have(
+    nodes: list[tuple[str, str]], named: list[str], changes: list[tuple[int, str, str]]
+) -> None:
+    cache = leaves(*("/".join(each) for each in nodes))
+    down = DownDomains(FakeHandle(cache), [DownArgs("leaf", name) for name in named])
+
+    for number, spine, leaf in [(0, *nodes[0]), *changes]:
+        if number < len(nodes):
+            nodes[number] = spine, leaf
+            labels = {"topology.gangline.dev/spine": spine, "topology.gangline.dev/leaf": leaf}
+            cache.upsert_node(make_node(f"n{number}", labels=labels))
+        first = {
+            f"n{n}": next((name for name in named if name in (leaf, f"{spine}/{leaf}")), None)
+            for n, (spine, leaf) in enumerate(nodes)
+        }
+        expected = {node: f"leaf {name} of node {node} is marked as down" for node, name in first.items() if name}
+        assert down.nodes() == expected

@@ -7,10 +7,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from framework.tests.gang_cluster import ONE_LEAF
 
-from gangline.simulate import SimulatedClient
-from gangline.simulate.server import InMemoryServer
+from gangline.simulate import InMemoryServer, SimulatedClient
+from gangline.testing.gang_stories import ONE_LEAF
 
 from .recovery_cases import LossStory, gpu_container
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 import pytest
 
-from gangline.kube.resources import NODES
+from gangline import Handle, PodInfo, resources
 from gangline.testing import FakeHandle, cluster, make_node, make_pod
+from gangline_plugins.recovery import rounds
 from gangline_plugins.recovery.down import DownDomains
-from gangline_plugins.recovery.losses import NodeHealth, pods_on
+from gangline_plugins.recovery.losses import Affected, Loss, NodeHealth, affected, pods_on
 from gangline_plugins.recovery.wear import NodeWear
 
 from .recovery_cases import LossStory
@@ -33,6 +35,29 @@ def test_a_deleted_node_needs_no_grace() -> None:
     cluster.play(story)
 
 
+def test_a_grace_that_ends_while_a_round_goes_on_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, takes = LossStory(graceSeconds=GRACE), 0.01
+
+    def slowly(handle: Handle, lost: Iterable[tuple[PodInfo, Loss]]) -> list[Affected]:
+        cluster.clock.move_to(cluster.clock.monotonic() + takes)
+        return affected(handle, lost)
+
+    async def story() -> None:
+        cluster.add_job("train", 3)
+        await cluster.runs("train", 3)
+        (leaf,) = cluster.leaves_of("train")
+        lost = cluster.node_of("train", 2)
+        cluster.fail(lost)
+        await asyncio.sleep(GRACE - takes / 2)
+        (other,) = {f"l{number}" for number in range(2)} - {leaf}
+        monkeypatch.setattr(rounds, "affected", slowly)
+        cluster.lose(f"{other}-n0")  # which begins a round
+        await cluster.until(lambda: lost not in cluster.nodes("train"), AT_ONCE)
+        await cluster.runs("train", 3, AT_ONCE)
+
+    cluster.play(story)
+
+
 def test_a_node_out_of_service_needs_no_grace() -> None:
     cluster = LossStory(graceSeconds=GRACE)
 
@@ -41,7 +66,7 @@ def test_a_node_out_of_service_needs_no_grace() -> None:
         await cluster.runs("train", 4)
         (leaf,) = cluster.leaves_of("train")
         taint = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
-        cluster.server.patch(NODES, cluster.node_of("train", 2), {"spec": {"taints": [taint]}})
+        cluster.server.patch(resources.NODES, cluster.node_of("train", 2), {"spec": {"taints": [taint]}})
         await cluster.moved("train", 4, leaf, AT_ONCE)
 
     cluster.play(story)

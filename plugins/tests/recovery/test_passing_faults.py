@@ -7,12 +7,25 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from framework.tests.gang_cluster import ONE_LEAF
 
-from gangline import Action, CodeColumn, EventHint, NodeView, PodInfo, Reason, codes, hookimpl, on
-from gangline.errors import ApiError, Conflict, TooManyRequests, Unavailable
-from gangline.kube.interface import PatchKind
-from gangline.kube.resources import NODES, PODS, Resource
+from gangline import (
+    Action,
+    ApiError,
+    CodeColumn,
+    Conflict,
+    EventHint,
+    NodeView,
+    PatchKind,
+    PodInfo,
+    Reason,
+    TooManyRequests,
+    Unavailable,
+    codes,
+    hookimpl,
+    on,
+    resources,
+)
+from gangline.testing.gang_stories import ONE_LEAF
 
 from .recovery_cases import LossStory
 
@@ -27,7 +40,7 @@ FAILURES = [
     Unavailable(504, "GatewayTimeout", "no"),
     Unavailable(0, "ConnectionFailed", "connection reset by peer"),
 ]
-Faults = Callable[[str, Resource[Any], str], Exception | None]
+Faults = Callable[[str, resources.Resource[Any], str], Exception | None]
 
 
 class Outage:
@@ -39,8 +52,8 @@ class Outage:
         self._verbs = verbs
         self._began: float | None = None
 
-    def __call__(self, verb: str, resource: Resource[Any], name: str) -> Exception | None:
-        if verb not in self._verbs or resource is not PODS or not name.startswith("train"):
+    def __call__(self, verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
+        if verb not in self._verbs or resource is not resources.PODS or not name.startswith("train"):
             return None
         now = asyncio.get_running_loop().time()
         self._began = now if self._began is None else self._began
@@ -90,8 +103,8 @@ def test_a_pod_whose_forced_deletion_fails_is_forced_once_more() -> None:
     forced: list[str] = []
     held, is_dead = "", False
 
-    def refuse_once(verb: str, resource: Resource[Any], name: str) -> Exception | None:
-        if verb == "patch" and resource is PODS and name == held and is_dead:
+    def refuse_once(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
+        if verb == "patch" and resource is resources.PODS and name == held and is_dead:
             forced.append(name)
             return ApiError(403, "Forbidden", "a webhook denies it") if len(forced) == 1 else None
         return None
@@ -106,11 +119,13 @@ def test_a_pod_whose_forced_deletion_fails_is_forced_once_more() -> None:
         (held,) = [name for name, node in cluster.bound("train").items() if node == lost]
         cluster.hold(held, "batch.kubernetes.io/job-tracking")
         cluster.fail(lost)
-        await cluster.until(lambda: cluster.get(PODS, held, "default").metadata.deletion_timestamp is not None, SOON)
+        await cluster.until(
+            lambda: cluster.get(resources.PODS, held, "default").metadata.deletion_timestamp is not None, SOON
+        )
         is_dead = True
         cluster.lose(lost)
         await cluster.until(lambda: forced == [held, held], 45.0)
-        assert cluster.get(PODS, held, "default").status.phase == "Failed"
+        assert cluster.get(resources.PODS, held, "default").status.phase == "Failed"
 
     cluster.play(story)
 
@@ -135,7 +150,7 @@ def set_gates(cluster: LossStory, closed: str, turn: str = "") -> None:
     """No member may come to any node from now on if `closed` is yes; each new turn has pods tried again."""
     for node in cluster.list_nodes():
         patch = {"metadata": {"labels": {"closed": closed, "turn": turn}}}
-        cluster.server.patch(NODES, node.metadata.name, patch, kind=PatchKind.MERGE)
+        cluster.server.patch(resources.NODES, node.metadata.name, patch, kind=PatchKind.MERGE)
 
 
 def test_room_is_kept_although_attempts_fail_for_a_while() -> None:
@@ -175,5 +190,46 @@ def test_room_on_a_node_that_takes_no_more_pods_is_changed_for_other_room_at_onc
         cluster.cordon(kept)
         await cluster.until(lambda: len(cluster.bound("train")) == 2 and lost not in cluster.nodes("train"), 8.0)
         assert kept not in cluster.nodes("train")
+
+    cluster.play(story)
+
+
+def test_a_gang_that_has_recovered_though_a_write_failed_has_no_second_outcome() -> None:
+    lost = ""
+
+    def refuse(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
+        return Unavailable(503, "", "no") if verb == "patch" and resource is resources.PODS and name == lost else None
+
+    cluster = LossStory(roomSeconds=20, faults=refuse)
+
+    async def story() -> None:
+        nonlocal lost
+        cluster.add_job("train", 3)
+        await cluster.runs("train", 3)
+        node = cluster.node_of("train", 0)
+        (lost,) = [name for name, where in cluster.bound("train").items() if where == node]
+        cluster.fail(node)
+        await cluster.told("room is kept on", SOON)
+        cluster.delete_pod(lost)  # kube-controller-manager does so too, and the pod stays until its node answers
+        await cluster.told("all lost members have nodes again, the others have run on, after", SOON)
+        await asyncio.sleep(60.0)
+        assert not cluster.told_as("GangRecoveryFailed") and len(cluster.bound("train")) == 3
+
+    cluster.play(story)
+
+
+@pytest.mark.parametrize(
+    ("size", "annotations", "how"),
+    [(4, ONE_LEAF, "the gang has moved as a whole"), (3, RESTART, "all members have restarted")],
+    ids=["moved", "restarted"],
+)
+def test_the_event_says_how_a_gang_has_recovered(size: int, annotations: dict[str, str], how: str) -> None:
+    cluster = LossStory()
+
+    async def story() -> None:
+        cluster.add_job("train", size, annotations)
+        await cluster.runs("train", size)
+        cluster.fail(cluster.node_of("train", 0))
+        await cluster.told(f"all lost members have nodes again, {how}, after", SOON)
 
     cluster.play(story)

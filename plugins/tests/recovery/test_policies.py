@@ -8,18 +8,7 @@ from typing import Any
 
 import pytest
 
-from gangline import model
-from gangline.kube.resources import (
-    JOB_SETS,
-    JOBS,
-    LEADER_WORKER_SETS,
-    POD_GROUPS_V1BETA1,
-    PODS,
-    SCHEDULER_PLUGINS_POD_GROUPS,
-    STATEFUL_SETS,
-    VOLCANO_POD_GROUPS,
-    Resource,
-)
+from gangline import model, resources
 from gangline.testing import make_pod
 
 from .recovery_cases import LossStory, gpu_container
@@ -29,71 +18,75 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 JOB_SET, LWS, KUEUE = "jobset.sigs.k8s.io", "leaderworkerset.sigs.k8s.io", "kueue.x-k8s.io"
 NOBODYS = {"spec": {"schedulerName": "another", "containers": [gpu_container(8)]}}
 PART = {"parallelism": SIZE, "completions": SIZE, "completionMode": "Indexed", "template": NOBODYS}
-MPI = Resource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob", model.Job)
+MPI = resources.Resource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob", model.Job)
 LABELS_OF_JOB_SET = {
     f"{JOB_SET}/jobset-name": "train",
     f"{JOB_SET}/replicatedjob-name": "w",
     f"{JOB_SET}/job-index": "0",
 }
-A_JOB_SET = (JOB_SETS, {"replicatedJobs": [{"name": "w", "replicas": 1, "template": {"spec": PART}}]})
-A_GROUP = (SCHEDULER_PLUGINS_POD_GROUPS, {"minMember": SIZE})
+A_JOB_SET = (resources.JOB_SETS, {"replicatedJobs": [{"name": "w", "replicas": 1, "template": {"spec": PART}}]})
+A_GROUP = (resources.SCHEDULER_PLUGINS_POD_GROUPS, {"minMember": SIZE})
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """Pods of a gang of three named train, and the objects behind them."""
 
-    owner: Resource[Any]
+    owner: resources.Resource[Any]
     """Of what kind the controller of the pods is."""
-    objects: tuple[tuple[Resource[Any], dict[str, Any]], ...]
+    objects: tuple[tuple[resources.Resource[Any], dict[str, Any]], ...]
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     numbered: str = ""
     """The label, or annotation, that numbers the pods."""
-    above: Resource[Any] | None = None
+    above: resources.Resource[Any] | None = None
     """Of what kind the controller of the controller is."""
     group: str = ""
     """The object of the pods' schedulingGroup."""
 
 
 RESTART = {
-    "JobSet": Dialect(JOBS, (A_JOB_SET,), LABELS_OF_JOB_SET, numbered=INDEX, above=JOB_SETS),
+    "JobSet": Dialect(resources.JOBS, (A_JOB_SET,), LABELS_OF_JOB_SET, numbered=INDEX, above=resources.JOB_SETS),
     "LeaderWorkerSet": Dialect(
-        STATEFUL_SETS,
-        ((LEADER_WORKER_SETS, {"leaderWorkerTemplate": {"size": SIZE}}),),
+        resources.STATEFUL_SETS,
+        ((resources.LEADER_WORKER_SETS, {"leaderWorkerTemplate": {"size": SIZE}}),),
         {f"{LWS}/name": "train", f"{LWS}/group-key": "k", f"{LWS}/group-index": "0"},
         numbered=f"{LWS}/worker-index",
-        above=LEADER_WORKER_SETS,
+        above=resources.LEADER_WORKER_SETS,
     ),
     "MPIJob": Dialect(MPI, (A_GROUP,), {"scheduling.x-k8s.io/pod-group": "train"}),
-    "launcher of an MPIJob": Dialect(JOBS, (A_GROUP,), {"scheduling.x-k8s.io/pod-group": "train"}, above=MPI),
+    "launcher of an MPIJob": Dialect(resources.JOBS, (A_GROUP,), {"scheduling.x-k8s.io/pod-group": "train"}, above=MPI),
     "JobSet that Kueue admits": Dialect(
-        JOBS,
+        resources.JOBS,
         (A_JOB_SET,),
         {**LABELS_OF_JOB_SET, f"{KUEUE}/pod-group-name": "train"},
         {f"{KUEUE}/pod-group-total-count": str(SIZE)},
-        above=JOB_SETS,
+        above=resources.JOB_SETS,
     ),
     "JobSet in a group of Volcano": Dialect(
-        JOBS,
-        (A_JOB_SET, (VOLCANO_POD_GROUPS, {"minMember": SIZE})),
+        resources.JOBS,
+        (A_JOB_SET, (resources.VOLCANO_POD_GROUPS, {"minMember": SIZE})),
         LABELS_OF_JOB_SET,
         {"scheduling.k8s.io/group-name": "train"},
-        above=JOB_SETS,
+        above=resources.JOB_SETS,
     ),
 }
 REPLACE = {
-    "indexed Job": Dialect(JOBS, (), numbered=INDEX),
-    "PodGroup of scheduler-plugins": Dialect(JOBS, (A_GROUP,), {"scheduling.x-k8s.io/pod-group": "train"}),
+    "indexed Job": Dialect(resources.JOBS, (), numbered=INDEX),
+    "PodGroup of scheduler-plugins": Dialect(resources.JOBS, (A_GROUP,), {"scheduling.x-k8s.io/pod-group": "train"}),
     "PodGroup of Kubernetes": Dialect(
-        JOBS, ((POD_GROUPS_V1BETA1, {"schedulingPolicy": {"gang": {"minCount": SIZE}}}),), group="train"
+        resources.JOBS,
+        ((resources.POD_GROUPS_V1BETA1, {"schedulingPolicy": {"gang": {"minCount": SIZE}}}),),
+        group="train",
     ),
     "Volcano": Dialect(
-        JOBS,
-        ((VOLCANO_POD_GROUPS, {"minMember": SIZE}),),
+        resources.JOBS,
+        ((resources.VOLCANO_POD_GROUPS, {"minMember": SIZE}),),
         annotations={"scheduling.k8s.io/group-name": "train"},
     ),
-    "Kueue": Dialect(JOBS, (), {f"{KUEUE}/pod-group-name": "train"}, {f"{KUEUE}/pod-group-total-count": str(SIZE)}),
+    "Kueue": Dialect(
+        resources.JOBS, (), {f"{KUEUE}/pod-group-name": "train"}, {f"{KUEUE}/pod-group-total-count": str(SIZE)}
+    ),
 }
 
 
@@ -104,9 +97,9 @@ def add(cluster: LossStory, dialect: Dialect) -> None:
         cluster.server.create(kind, {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, "spec": spec})
     above = [] if dialect.above is None else [reference(dialect.above)]
     controller = reference(dialect.owner)
-    if dialect.owner is JOBS:
+    if dialect.owner is resources.JOBS:
         of_job: dict[str, Any] = {"name": "train", "namespace": "default", "ownerReferences": above}
-        made = cluster.server.create(JOBS, {"metadata": of_job, "spec": PART})
+        made = cluster.server.create(resources.JOBS, {"metadata": of_job, "spec": PART})
         controller = {**controller, "uid": made.data["metadata"]["uid"]}
     for number in range(SIZE):
         numbered = {dialect.numbered: str(number)} if dialect.numbered else {}
@@ -120,10 +113,10 @@ def add(cluster: LossStory, dialect: Dialect) -> None:
         if dialect.group:
             pod.spec.scheduling_group = model.SchedulingGroup(dialect.group)
         pod.metadata.owner_references = [model.OwnerReference(**of_model(controller))]
-        cluster.create(PODS, pod)
+        cluster.create(resources.PODS, pod)
 
 
-def reference(kind: Resource[Any]) -> dict[str, Any]:
+def reference(kind: resources.Resource[Any]) -> dict[str, Any]:
     """Of the object train of a kind."""
     return {"apiVersion": kind.api_version, "kind": kind.kind, "name": "train", "uid": "u-1", "controller": True}
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from framework.tests.gangs import LEAF
-
-from gangline.kube.resources import EVENTS, REPLICA_SETS
+from gangline import resources
+from gangline.testing.gangs import LEAF
 
 from .recovery_cases import LossStory
 
@@ -30,11 +29,11 @@ def test_of_two_gangs_that_one_leaf_loses_the_higher_priority_gets_the_room_and_
         cluster.fail(*(f"{leaf}-n{n}" for n in range(4)))
         await cluster.moved("high", 2, leaf, SOON)
         await cluster.until(lambda: bool(cluster.told_as("GangRecoveryWaits")), SOON)
-        told = [each.regarding for each in cluster.list(EVENTS) if each.reason == "GangRecoveryWaits"]
+        told = [each.regarding for each in cluster.list(resources.EVENTS) if each.reason == "GangRecoveryWaits"]
         waiting = {each.name for each in told if each is not None}
         assert waiting == set(cluster.bound("low")) and cluster.uids("low") == low
         for number, name in enumerate(sorted(cluster.bound("half"))):
-            cluster.server.delete(REPLICA_SETS, f"half-{number}", namespace="default")
+            cluster.server.delete(resources.REPLICA_SETS, f"half-{number}", namespace="default")
             cluster.delete_pod(name)
         await cluster.moved("low", 2, leaf, 60.0)
 

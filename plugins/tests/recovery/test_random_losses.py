@@ -10,9 +10,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gangline import model
-from gangline.errors import Conflict, NotFound, TooManyRequests, Unavailable
-from gangline.kube.resources import NODES, PODS, REPLICA_SETS, Resource
+from gangline import Conflict, NotFound, TooManyRequests, Unavailable, model, resources
 
 from .recovery_cases import LossStory
 
@@ -48,9 +46,9 @@ class Losses(LossStory):
         self.gangs: dict[str, int] = {}
         self.pods = 0
 
-    def fault(self, verb: str, resource: Resource[Any], name: str) -> Exception | None:
+    def fault(self, verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
         """One of six writes of pods fails, in one way or another."""
-        if not self.is_faulty or resource != PODS or verb not in WRITES or self._chance.random() > 1 / 6:
+        if not self.is_faulty or resource != resources.PODS or verb not in WRITES or self._chance.random() > 1 / 6:
             return None
         return self._chance.choice(FAULTS)
 
@@ -72,28 +70,28 @@ class Losses(LossStory):
             self.pods += 1
             self.add_pods_of_one_node(f"other{self.pods}", 1)
         elif what == "remove" and (bound := sorted(self.bound("gang"))):
-            self.server.delete(PODS, bound[number % len(bound)], namespace="default")
+            self.server.delete(resources.PODS, bound[number % len(bound)], namespace="default")
 
     def make_whole(self) -> None:
         """All nodes are there and well, and only the gangs want them: each would have a leaf."""
         there = {node.metadata.name for node in self.list_nodes()}
         for node in sorted(there):
             self.fail(node, status="True")
-        self.create(NODES, *(self.make_node(name) for name in ALL if name not in there))
-        for each in self.list(REPLICA_SETS):
-            self.server.delete(REPLICA_SETS, each.metadata.name, namespace="default")
-        for pod in self.list(PODS):
+        self.create(resources.NODES, *(self.make_node(name) for name in ALL if name not in there))
+        for each in self.list(resources.REPLICA_SETS):
+            self.server.delete(resources.REPLICA_SETS, each.metadata.name, namespace="default")
+        for pod in self.list(resources.PODS):
             if pod.metadata.name.startswith("other"):
-                self.server.delete(PODS, pod.metadata.name, namespace="default")
+                self.server.delete(resources.PODS, pod.metadata.name, namespace="default")
 
     def bound(self, prefix: str = "") -> dict[str, str]:
         """As ever, without pods that were marked as failed, and could not be deleted then: they use no node."""
-        over = {pod.metadata.name for pod in self.list(PODS) if is_over(pod)}
+        over = {pod.metadata.name for pod in self.list(resources.PODS) if is_over(pod)}
         return {name: node for name, node in super().bound(prefix).items() if name not in over}
 
     def look(self) -> None:
         """Judge the objects as they are."""
-        on = Counter(pod.spec.node_name for pod in self.list(PODS) if pod.spec.node_name and not is_over(pod))
+        on = Counter(pod.spec.node_name for pod in self.list(resources.PODS) if pod.spec.node_name and not is_over(pod))
         assert max(on.values(), default=0) <= 1, on
         for name, size in self.gangs.items():
             assert len(self.bound(name)) <= size and len(self.leaves_of(name)) <= 1, self.bound(name)

@@ -6,11 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from framework.tests.gang_cluster import ONE_LEAF
-from framework.tests.gangs import GROUP
 
-from gangline.errors import TooManyRequests
-from gangline.kube.resources import NODES, PODS, Resource
+from gangline import TooManyRequests, resources
+from gangline.testing.gang_stories import ONE_LEAF
+from gangline.testing.gangs import GROUP
 
 from .recovery_cases import LossStory, gpu_container
 
@@ -89,7 +88,7 @@ def test_a_node_that_comes_back_before_it_counts_as_dead_is_believed() -> None:
 def test_a_member_whose_node_comes_back_while_others_cannot_be_evicted_is_not_forced() -> None:
     waits = True
 
-    def refuse(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+    def refuse(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
         return TooManyRequests(429, "TooManyRequests", "later", 1.0) if verb == "evict" and waits else None
 
     cluster = LossStory(faults=refuse, deadAfterSeconds=5)
@@ -105,8 +104,10 @@ def test_a_member_whose_node_comes_back_while_others_cannot_be_evicted_is_not_fo
         cluster.fail(lost, status="True")
         await asyncio.sleep(5.0)
         waits = False
-        await cluster.until(lambda: bool(cluster.get(PODS, held, "default").metadata.deletion_timestamp), SOON)
-        assert cluster.get(PODS, held, "default").status.phase != "Failed"
+        await cluster.until(
+            lambda: bool(cluster.get(resources.PODS, held, "default").metadata.deletion_timestamp), SOON
+        )
+        assert cluster.get(resources.PODS, held, "default").status.phase != "Failed"
 
     cluster.play(story)
 
@@ -114,8 +115,8 @@ def test_a_member_whose_node_comes_back_while_others_cannot_be_evicted_is_not_fo
 def test_a_member_is_not_forced_where_the_api_server_has_the_node_as_ready_and_the_watch_has_not_told_yet() -> None:
     asked = []
 
-    def comes_back(verb: str, resource: Resource[Any], name: str) -> Exception | None:
-        if verb == "get" and resource is NODES:
+    def comes_back(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
+        if verb == "get" and resource is resources.NODES:
             asked.append(name)
             cluster.fail(name, status="True")
         return None
@@ -129,9 +130,11 @@ def test_a_member_is_not_forced_where_the_api_server_has_the_node_as_ready_and_t
         cluster.hold(held, "example.com/held")
         cluster.fail(lost)
         await cluster.until(lambda: bool(asked), SOON)
-        await cluster.until(lambda: bool(cluster.get(PODS, held, "default").metadata.deletion_timestamp), SOON)
+        await cluster.until(
+            lambda: bool(cluster.get(resources.PODS, held, "default").metadata.deletion_timestamp), SOON
+        )
         assert asked[0] == lost
-        assert cluster.get(PODS, held, "default").status.phase != "Failed"
+        assert cluster.get(resources.PODS, held, "default").status.phase != "Failed"
 
     cluster.play(story)
 
@@ -159,7 +162,7 @@ def test_a_pod_of_no_gang_is_never_forced() -> None:
         cluster.fail(lost)
         cluster.delete_pod(name)
         await asyncio.sleep(120.0)
-        left = cluster.get(PODS, name, "default")
+        left = cluster.get(resources.PODS, name, "default")
         assert left.metadata.deletion_timestamp and left.status.phase != "Failed"
 
     cluster.play(story)

@@ -6,12 +6,16 @@ import asyncio
 import logging
 from typing import ClassVar
 
+import msgspec
+import numpy as np
 import pytest
-from framework.tests.gang_cluster import ONE_LEAF
 
-from gangline import Handle, PodGroup, PodInfo, Status, TopologyConstraint, hookimpl
-from gangline.errors import ConfigError
+from gangline import ConfigError, Handle, PodGroup, PodInfo, Status, TopologyConstraint, hookimpl, model, resources
+from gangline.testing import FakeHandle, Groups, cluster, make_node, make_pod
+from gangline.testing.gang_stories import ONE_LEAF
+from gangline_plugins.recovery.arguments import SparesArgs
 from gangline_plugins.recovery.lending import Lending, Seeker
+from gangline_plugins.recovery.spares import Spares
 
 from .recovery_cases import LossStory, gpu_container
 
@@ -267,3 +271,47 @@ def test_a_gang_of_low_priority_takes_no_lent_spare_from_pods_that_are_no_less_i
         assert len(cluster.bound("lent")) == 1 and not cluster.told_as("GangRecovering")
 
     cluster.play(story)
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "Deployment"])
+def test_a_node_is_a_lent_spare_no_more_once_an_owner_of_its_pods_says_a_longer_runtime(kind: str) -> None:
+    said = {"gangline.dev/max-runtime": "10m"}
+    deployment = model.PartialObjectMetadata(model.ObjectMeta("short", "default", uid="d"))
+    above = model.OwnerReference("Deployment", "short", "d", "apps/v1", True)
+    replica_set = model.ReplicaSet(model.ObjectMeta("short-1", "default", uid="r", owner_references=[above]))
+    owner = model.OwnerReference("ReplicaSet", "short-1", "r", "apps/v1", True)
+    nodes = [make_node(name, gpus=8, labels={"topology.gangline.dev/leaf": "l"}) for name in "ab"]
+    pod = make_pod("p", node="a", gpus=8)
+    pod.metadata.owner_references = [owner]
+    cache = cluster(nodes, [pod])
+    store = cache.store(resources.REPLICA_SETS if kind == "ReplicaSet" else resources.DEPLOYMENTS)
+    told = replica_set if kind == "ReplicaSet" else deployment
+    cache.store(resources.DEPLOYMENTS).upsert(deployment)
+    cache.store(resources.REPLICA_SETS).upsert(replica_set)
+    handle = FakeHandle(cache, grouping=Groups(cache))
+    spares = Spares(handle, [SparesArgs("leaf", 2)], Lending(handle, None, 3600.0))
+    everywhere = handle.nodes.full(True)
+
+    def kept() -> int:
+        return int(np.count_nonzero(spares.kept(everywhere)))
+
+    for notes, number in (({}, 1), (said, 2), ({}, 1), ({"gangline.dev/max-runtime": "2h"}, 1), (said, 2)):
+        metadata = msgspec.structs.replace(told.metadata, annotations=notes)
+        store.upsert(msgspec.structs.replace(told, metadata=metadata))
+        assert kept() == number, notes
+        store.upsert(msgspec.structs.replace(told, metadata=metadata))
+        assert kept() == number
+
+
+def test_an_owner_that_is_seen_after_its_pods_have_been_judged_counts() -> None:
+    owner = model.OwnerReference("ReplicaSet", "short", "r", "apps/v1", True)
+    pod = make_pod("p", node="a", gpus=8)
+    pod.metadata.owner_references = [owner]
+    cache = cluster([make_node("a", gpus=8, labels={"topology.gangline.dev/leaf": "l"})], [pod])
+    handle = FakeHandle(cache, grouping=Groups(cache))
+    spares = Spares(handle, [SparesArgs("leaf", 1)], Lending(handle, None, 3600.0))
+
+    assert not spares.kept(handle.nodes.full(True)).any()
+    metadata = model.ObjectMeta("short", "default", uid="r", annotations={"gangline.dev/max-runtime": "10m"})
+    cache.store(resources.REPLICA_SETS).upsert(model.ReplicaSet(metadata))
+    assert spares.kept(handle.nodes.full(True)).all()

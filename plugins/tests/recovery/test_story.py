@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from framework.tests.gang_cluster import ONE_LEAF
 
-from gangline.kube.resources import REPLICA_SETS
+from gangline import resources
 from gangline.simulate import SimulatedClient
+from gangline.testing.gang_stories import ONE_LEAF
 
 from .recovery_cases import LossStory
 
@@ -220,7 +220,7 @@ def test_a_gang_without_a_place_recovers_as_soon_as_there_is_one() -> None:
         cluster.fail(cluster.node_of("train", 2))
         await cluster.told("it is tried again", SOON)
         for number, name in enumerate(sorted(cluster.bound("other"))):
-            cluster.server.delete(REPLICA_SETS, f"other-{number}", namespace="default")
+            cluster.server.delete(resources.REPLICA_SETS, f"other-{number}", namespace="default")
             cluster.delete_pod(name)
         await cluster.moved("train", 4, leaf, 60.0)
 

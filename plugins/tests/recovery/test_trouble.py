@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from gangline import PodInfo, Status, hookimpl
-from gangline.errors import Unavailable
-from gangline.kube.interface import PatchKind
-from gangline.kube.resources import EVENTS, JOBS, PODS, Resource
+from gangline import PatchKind, PodInfo, Status, Unavailable, hookimpl, resources
 from gangline.simulate import SimulatedClient
 
 from .recovery_cases import LossStory
@@ -125,7 +122,7 @@ def test_a_gang_that_waits_for_room_is_left_alone_once_its_policy_is_none() -> N
         cluster.fail(cluster.node_of("train", 2))
         await cluster.told("it is tried again", SOON)
         notes = {"metadata": {"annotations": {"gangline.dev/recovery": "none"}}}
-        cluster.server.patch(JOBS, "train", notes, namespace="default", kind=PatchKind.MERGE)
+        cluster.server.patch(resources.JOBS, "train", notes, namespace="default", kind=PatchKind.MERGE)
         await asyncio.sleep(300.0)
         assert cluster.uids("train") == before and not cluster.told_as("GangReleased")
 
@@ -143,7 +140,7 @@ def test_a_gang_with_a_replacement_without_room_is_left_alone_once_its_policy_is
         await cluster.until(lambda: any("moves as a whole if" in note for note in cluster.notes()))
         before = cluster.uids("train")
         notes = {"metadata": {"annotations": {"gangline.dev/recovery": "none"}}}
-        cluster.server.patch(JOBS, "train", notes, namespace="default", kind=PatchKind.MERGE)
+        cluster.server.patch(resources.JOBS, "train", notes, namespace="default", kind=PatchKind.MERGE)
         await asyncio.sleep(60.0)
         assert cluster.uids("train") == before
 
@@ -208,7 +205,7 @@ def test_all_members_start_anew_though_the_scheduler_is_killed_meanwhile(killed:
 
 
 def test_members_that_cannot_be_released_are_not_told_so_again_and_again() -> None:
-    def refuse(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+    def refuse(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
         return Unavailable(503, "", "no") if verb in ("evict", "delete") else None
 
     cluster = LossStory(leaves=1, releaseSeconds=60, faults=refuse)
@@ -223,7 +220,7 @@ def test_members_that_cannot_be_released_are_not_told_so_again_and_again() -> No
             cluster.fail(lost)
             await asyncio.sleep(1.0)
         assert len(cluster.told_as("GangReleased")) == 3
-        told = [each for each in cluster.list(EVENTS) if each.reason == "GangReleased"]
+        told = [each for each in cluster.list(resources.EVENTS) if each.reason == "GangReleased"]
         assert all(each.series is None for each in told)
 
     cluster.play(story)
@@ -264,6 +261,32 @@ def test_members_of_a_deleted_node_are_marked_as_failed_which_some_jobs_wait_for
         (name,) = [name for name, node in cluster.bound("train").items() if node == cluster.node_of("train", 0)]
         cluster.hold(name, "batch.kubernetes.io/job-tracking")
         cluster.lose(cluster.node_of("train", 0))
-        await cluster.until(lambda: cluster.get(PODS, name, "default").status.phase == "Failed", SOON)
+        await cluster.until(lambda: cluster.get(resources.PODS, name, "default").status.phase == "Failed", SOON)
 
     cluster.play(story)
+
+
+def test_a_member_that_is_being_bound_is_no_member_that_waits(caplog: pytest.LogCaptureFixture) -> None:
+    """Some pods have changed meanwhile, so the queue has newer records of them than the columns."""
+    cluster = LossStory()
+    cluster.client = SimulatedClient(cluster.server, latency={"bind": 30.0})
+
+    def names() -> set[str]:
+        return {pod.metadata.name for pod in cluster.list(resources.PODS)}
+
+    async def story() -> None:
+        cluster.add_job("train", 3)
+        await cluster.runs("train", 3)
+        deleted, failing, _ = sorted(before := names())
+        cluster.delete_pod(deleted)
+        await cluster.until(lambda: bool(names() - before), SOON)
+        (new,) = names() - before
+        await asyncio.sleep(1.0)
+        for name in (new, failing):
+            cluster.server.patch(resources.PODS, name, {"metadata": {"labels": {"seen": "yes"}}}, namespace="default")
+        cluster.fail(cluster.bound("train")[failing])
+        await cluster.until(lambda: failing not in cluster.bound("train") and len(cluster.bound("train")) == 3, 120.0)
+
+    cluster.play(story)
+
+    assert "Traceback" not in caplog.text

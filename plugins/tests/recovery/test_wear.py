@@ -6,15 +6,14 @@ import asyncio
 
 import pytest
 
-from gangline.kube.resources import GPU_NODE_STATUSES, NODES
-from gangline.testing import FakeHandle, cluster, make_node, make_pod
-from gangline.wire.custom_resources import ALLOCATED, CLAIM
+from gangline import custom_resources, resources
+from gangline.testing import SCHEDULER, FakeHandle, cluster, make_node, make_pod
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.recovery.device_losses import DeviceHealth
 from gangline_plugins.recovery.device_wear import DeviceWear
 from gangline_plugins.recovery.wear import CORDONED, LOST, NodeWear
 
-from ..gpu.gpu_cases import report
+from ..gpu.gpu_cases import claim, claim_pod, gpu_cluster, report
 from .recovery_cases import LossStory
 
 NONE: frozenset[int] = frozenset()
@@ -103,13 +102,13 @@ def test_a_gpu_that_is_well_again_is_avoided_for_longer_the_more_often_it_failed
     wear.told("a", NONE, frozenset({3}), 0.0)
     wear.told("a", frozenset({3}), frozenset({5}), 10.0)
     wear.told("a", frozenset({5}), NONE, 1000.0)
-    assert node.avoided == 1 << 5
+    assert node.avoided[SCHEDULER] == 1 << 5
     wear.told("a", NONE, frozenset({5}), 1000.0)
     wear.told("a", frozenset({5}), NONE, 1000.0)
     wear.told("a", NONE, frozenset({7}), 1199.0)
-    assert node.avoided == 1 << 5 | 1 << 7
+    assert node.avoided[SCHEDULER] == 1 << 5 | 1 << 7
     wear.told("a", frozenset({7}), NONE, 1201.0)
-    assert node.avoided == 1 << 7
+    assert node.avoided[SCHEDULER] == 1 << 7
 
 
 def test_a_node_that_is_forgotten_because_there_are_too_many_has_no_gpus_that_are_avoided() -> None:
@@ -118,9 +117,29 @@ def test_a_node_that_is_forgotten_because_there_are_too_many_has_no_gpus_that_ar
 
     for name in ("a", *(f"other-{number}" for number in range(4095))):
         wear.told(name, NONE, frozenset({3}), 0.0)
-    assert node.avoided == 1 << 3
+    assert node.avoided[SCHEDULER] == 1 << 3
     wear.told("one-more", NONE, frozenset({3}), 0.0)
-    assert node.avoided == 0
+    assert node.avoided[SCHEDULER] == 0
+
+
+def test_the_gpus_that_a_profile_avoids_are_chosen_as_others_are_for_pods_of_other_profiles() -> None:
+    cache = gpu_cluster([report("a")], [claim("one", count=1)])
+    handle, other = FakeHandle(cache), FakeHandle(cache)
+    other.profile = "other"
+    wear, of_other = DeviceWear(handle, 100.0), DeviceWear(other, 50.0)
+
+    wear.told("a", NONE, frozenset({0, 1}), 0.0)
+    of_other.told("a", NONE, frozenset({0}), 0.0)
+    of_other.told("a", frozenset({0}), NONE, 0.0)
+    of_other.node_upserted(make_node("a"), 0)
+    chosen = {}
+    for name in (SCHEDULER, "other", "third"):
+        pod = cache.record(claim_pod(name, "one", scheduler_name=name))
+        cache.assume(pod, 0)
+        allocation = device_table(cache).allocation(pod.uid)
+        assert allocation is not None
+        chosen[name] = allocation.ids
+    assert chosen == {SCHEDULER: (2,), "other": (0,), "third": (1,)}
 
 
 def small(cluster: LossStory, name: str) -> None:
@@ -169,15 +188,20 @@ def test_gpus_that_become_ill_together_count_once_against_their_node_however_man
     cache = cluster([make_node("a")])
     handle, wear = FakeHandle(cache), NodeWear(100.0)
     health = DeviceHealth(handle, lambda: None, wear, DeviceWear(handle, 100.0))
-    pods = [make_pod(f"p{number}", node="a", annotations={ALLOCATED: "0", CLAIM: "shared"}) for number in range(5)]
+    pods = [
+        make_pod(
+            f"p{number}", node="a", annotations={custom_resources.ALLOCATED: "0", custom_resources.CLAIM: "shared"}
+        )
+        for number in range(5)
+    ]
     for pod in pods:
         cache.upsert_pod(cache.record(pod))
 
     for ill in ({0, 1}, {0, 1}, {0, 1}):
-        cache.store(GPU_NODE_STATUSES).upsert(report("a", health=dict.fromkeys(ill, "Unhealthy")))
+        cache.store(resources.GPU_NODE_STATUSES).upsert(report("a", health=dict.fromkeys(ill, "Unhealthy")))
         health.losses(0.0)
     assert wear.scores(cache.nodes.view(), 0.0).tolist() == [50.0]
-    cache.store(GPU_NODE_STATUSES).upsert(report("a", health=dict.fromkeys(range(8), "Unhealthy")))
+    cache.store(resources.GPU_NODE_STATUSES).upsert(report("a", health=dict.fromkeys(range(8), "Unhealthy")))
     assert wear.scores(cache.nodes.view(), 0.0).tolist() == pytest.approx([100 / 3])
 
 
@@ -203,7 +227,7 @@ def test_a_node_that_was_deleted_and_is_back_is_avoided_for_a_while() -> None:
         await asyncio.sleep(1.0)
         cluster.lose("l0-n0")
         await asyncio.sleep(1.0)
-        cluster.create(NODES, cluster.make_node("l0-n0"))
+        cluster.create(resources.NODES, cluster.make_node("l0-n0"))
         await asyncio.sleep(1.0)
         cluster.add_pods_of_one_node("small", 3)
         await cluster.runs("small", 3)

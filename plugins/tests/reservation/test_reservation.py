@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from typing import Any
 
 import pytest
-from framework.tests.gang_cluster import PROFILE, GangCluster, profile_with
-from framework.tests.gangs import Gangs
 
-from gangline import model
-from gangline.deadline import Deadline
-from gangline.deciding.group_decisions import GroupRejection
-from gangline.deciding.group_search import decide_group
-from gangline.kube.resources import JOBS, NAMESPACES, NODES, PODS
-from gangline.loop.scheduler import Scheduler
-from gangline.queueing.units import Unit
-from gangline.simulate import Kubelet, SimulatedClient, running
+from gangline import Deadline, custom_resources, model, resources
+from gangline.simulate import Kubelet, Scheduler, SimulatedClient, running
 from gangline.testing import cluster, make_node, make_pod
-from gangline.wire.custom_resources import ALLOW
+from gangline.testing.deciding import GroupRejection, decide_group
+from gangline.testing.gang_stories import PROFILE, GangCluster, profile_with
+from gangline.testing.gangs import Gangs
 from gangline_plugins.reservation import Reservation, ReservationArgs
 from gangline_plugins.reservation.lifetimes import Lifetimes
 from gangline_plugins.reservation.room import Leaving
 
-NODES_IN_ALL = 64
+NODES_IN_ALL = 16
 MAX_RUNTIME, RUN = "gangline.dev/max-runtime", "gangline.dev/run-seconds"
 
 
@@ -38,17 +33,17 @@ class BusyCluster(GangCluster):
         self.jobs = 0
         self.spare = 8
         """Waiting pods that there are always, the gang's among them."""
-        self.create(NODES, *(make_node(f"n{n}", gpus=8, cpu=64, memory="512Gi") for n in range(NODES_IN_ALL)))
+        self.create(resources.NODES, *(make_node(f"n{n}", gpus=8, cpu=64, memory="512Gi") for n in range(NODES_IN_ALL)))
 
     def add_job(self) -> None:
         """A pod that takes a node for 1 to 10 minutes, and says so."""
         seconds = self.random.randrange(60, 600)
         notes = {MAX_RUNTIME: f"{seconds}s", RUN: str(seconds)}
-        self.create(PODS, make_pod(f"job-{self.jobs}", gpus=8, annotations=notes, scheduler_name="gangs"))
+        self.create(resources.PODS, make_pod(f"job-{self.jobs}", gpus=8, annotations=notes, scheduler_name="gangs"))
         self.jobs += 1
 
     def gang_is_bound(self, size: int) -> bool:
-        return all(self.get(PODS, f"big-{n}").spec.node_name for n in range(size))
+        return all(self.get(resources.PODS, f"big-{n}").spec.node_name for n in range(size))
 
     def wait_of_gang(self, seconds: float, size: int) -> tuple[float | None, str]:
         """Virtual seconds that the gang waited, None if it never started, and what it was first told."""
@@ -64,7 +59,7 @@ class BusyCluster(GangCluster):
             said = ""
             while self.clock.monotonic() - start < seconds:
                 await asyncio.sleep(2.0)
-                unit = scheduler.queue.get(self.get(PODS, "big-0").metadata.uid)
+                unit = scheduler.queue.get(self.get(resources.PODS, "big-0").metadata.uid)
                 said = said or (unit.message if unit is not None else "")
                 if self.gang_is_bound(size):
                     return self.clock.monotonic() - start, said
@@ -96,8 +91,8 @@ def test_with_one_it_starts_when_it_was_told() -> None:
 def busy(*runs: str, namespace: str = "default", allow: str = "", **args: Any) -> Gangs:
     """A node for each pod that is on it and says how long it runs."""
     cache = cluster(make_node(f"n{i}", gpus=8, cpu=64, memory="512Gi") for i in range(len(runs)))
-    meta = model.ObjectMeta(name=namespace, annotations={ALLOW: allow})
-    cache.store(NAMESPACES).upsert(model.Namespace(meta))
+    meta = model.ObjectMeta(name=namespace, annotations={custom_resources.ALLOW: allow})
+    cache.store(resources.NAMESPACES).upsert(model.Namespace(meta))
     gangs = Gangs(cache, Reservation, args={"Reservation": ReservationArgs(**args)})
     gangs.handle.fake_pending.queued = lambda key: True
     for i, said in enumerate(runs):
@@ -222,6 +217,22 @@ def test_a_gang_that_is_incomplete_keeps_no_room_and_is_told_why() -> None:
     assert [event.resource for event in gangs.handle.fake_pending.announced] == ["gangline.dev/reservations"]
 
 
+def test_a_reservation_and_the_ends_of_pods_are_shown_to_people() -> None:
+    gangs, at = reserved()
+    ((plugin, outlook),) = gangs.handle.outlooks
+
+    (start,) = outlook.starts()
+    assert plugin == "Reservation"
+    assert (start.at, start.since, start.gpus, start.nodes) == (at, 1000.0, 16, ("n0", "n1"))
+    running = make_pod("running", annotations={MAX_RUNTIME: "1h"})
+    running.status.start_time = "1970-01-01T00:10:00Z"
+    assert outlook.end_of(gangs.cache.record(running)) == 600.0 + 3600.0
+    assert math.isinf(outlook.end_of(gangs.cache.record(make_pod("new", annotations={MAX_RUNTIME: "1h"}))))
+    gangs.handle.fake_clock.seconds = at + 61.0
+    small(gangs)
+    assert not outlook.starts()
+
+
 def test_a_reservation_ends_when_its_time_has_passed() -> None:
     gangs, at = reserved()
     gangs.handle.fake_clock.seconds = at + 61.0
@@ -251,10 +262,9 @@ def test_a_plan_that_takes_too_long_leaves_the_reservation_as_it_was() -> None:
     gangs.handle.fake_clock.seconds += 30.0  # it is time to plan anew
     leaving = gangs.cache.shared(Leaving)
     pods = [gangs.pod("big", i) for i in range(2)]
-    unit = Unit(pods, added=1000.0, group=gangs.runtime.group_key(pods[0]))
     while_planning = Deadline(1.0, lambda: 0.0 if leaving.kept is not None else 2.0)
 
-    rejected = decide_group(unit, gangs.runtime, gangs.cache, {}, 1000.0, while_planning)
+    rejected = decide_group(gangs.runtime, pods, deadline=while_planning)
 
     assert isinstance(rejected, GroupRejection) and rejected.is_late
     assert leaving.kept is not None and leaving.kept.gang == "big"
@@ -336,10 +346,10 @@ class TwoTenants(GangCluster):
 
     def __init__(self) -> None:
         super().__init__(leaves=0)
-        self.create(NODES, *(make_node(f"n{n}", gpus=8, cpu=64, memory="512Gi") for n in range(4)))
+        self.create(resources.NODES, *(make_node(f"n{n}", gpus=8, cpu=64, memory="512Gi") for n in range(4)))
         notes = {MAX_RUNTIME: "10m"}
         self.create(
-            PODS,
+            resources.PODS,
             *(make_pod(f"busy-{n}", 8, node=f"n{n}", annotations=notes, scheduler_name="gangs") for n in range(2)),
         )
 
@@ -351,10 +361,12 @@ class TwoTenants(GangCluster):
         async with self.scheduling(profile_with("Reservation", **args)):
             self.add_gang("big", 4, {})
             await self.until(lambda: "room is kept on" in self.message("big-0"))
-            self.create(PODS, *(make_pod(f"job-{n}", 8, namespace="other", scheduler_name="gangs") for n in range(2)))
+            self.create(
+                resources.PODS, *(make_pod(f"job-{n}", 8, namespace="other", scheduler_name="gangs") for n in range(2))
+            )
             await self.until(lambda: "reserved for a waiting group" in self.message("job-0", "other"))
             if delete:
-                self.server.delete(PODS, delete, namespace="default")
+                self.server.delete(resources.PODS, delete, namespace="default")
             return await self.until(lambda: len(self.bound("job-")) == 2, seconds=700.0)
 
 
@@ -373,7 +385,7 @@ def test_the_pods_that_end_are_those_whose_end_is_known(default: float | None) -
     job = model.OwnerReference("Job", "train", "uid-train", "batch/v1", controller=True)
     owned = make_pod("owned", node="n1")
     owned.metadata.owner_references = [job]
-    cache.store(JOBS).upsert(
+    cache.store(resources.JOBS).upsert(
         model.Job(model.ObjectMeta("train", "default", uid="uid-train", annotations={MAX_RUNTIME: "5s"}))
     )
     bounded = make_pod("bounded", node="n1")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gangline import PodInfo, model, resources
-from gangline_plugins.suspension.owning import owner_of, whole_owners
+from gangline_plugins.suspension.owning import OwnerSearch, whole_owners
 
 from ..default_preemption_cases import Cluster, cluster, node, pod
 
@@ -41,7 +41,7 @@ def names(found: Cluster, *pods: str) -> list[str]:
 
 def one(found: Cluster, name: str) -> str:
     whole: PodInfo = found.cache.pods[name]
-    owner = owner_of(found.cache, whole)
+    owner = OwnerSearch(found.cache).of(whole)
     return "" if owner is None else owner.key
 
 
@@ -107,6 +107,59 @@ def test_what_kueue_admits_is_not_suspended(label: str) -> None:
     job(found, "k")
 
     assert one(found, "j-0") == one(found, "k-0") == ""
+
+
+def workload(found: Cluster, name: str, owner: str, *conditions: str, active: bool = True, **labels: str) -> None:
+    references = [model.OwnerReference("Job", owner, owner, controller=True)]
+    meta = model.ObjectMeta(name, "d", uid=name, labels=labels, owner_references=references)
+    status = model.KueueWorkloadStatus([model.PodCondition(kind, "True") for kind in conditions])
+    made = model.KueueWorkload(meta, model.KueueWorkloadSpec(active), status)
+    found.cache.store(resources.KUEUE_WORKLOADS).upsert(made)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "more", "expected"),
+    [
+        (["QuotaReserved", "Admitted"], {}, "Workload d/w"),
+        (["QuotaReserved", "Evicted"], {}, ""),
+        ([], {}, ""),
+        (["QuotaReserved"], {"active": False}, ""),
+        (["QuotaReserved"], {"kueue.x-k8s.io/multikueue-origin": "m"}, ""),
+    ],
+    ids=["admitted", "evicted-already", "without-quota", "inactive", "of-multikueue"],
+)
+def test_of_what_kueue_admits_the_workload_is_the_owner(
+    conditions: list[str], more: dict[str, Any], expected: str
+) -> None:
+    found = cluster([node("a")], [of_job("j", 0)])
+    job(found, "j", owner(labels={"kueue.x-k8s.io/queue-name": "x"}))
+    workload(found, "w", "j", *conditions, **more)
+
+    assert one(found, "j-0") == expected
+
+
+@pytest.mark.parametrize("top", ["j", "set", "train"])
+def test_the_workload_may_be_of_any_owner_above(top: str) -> None:
+    found = cluster([node("a")], [of_job("j", 0), of_job("j", 1)])
+    job(found, "j", owner(reference("JobSet", "set", JOB_SET)))
+    meta = owner(reference("TrainJob", "train", "trainer.kubeflow.org/v1alpha1"))
+    meta.name = meta.uid = "set"
+    found.cache.store(resources.JOB_SETS).upsert(model.JobSet(meta))
+    workload(found, "w", top, "QuotaReserved")
+
+    assert names(found, "j-0", "j-1") == ["Workload d/w"] and names(found, "j-0") == []
+
+
+def test_a_finished_workload_does_not_count_and_of_two_others_none_is_chosen() -> None:
+    found = cluster([node("a")], [of_job("j", 0), of_job("k", 0)])
+    job(found, "j")
+    job(found, "k")
+    workload(found, "old", "j", "QuotaReserved", "Finished")
+    workload(found, "new", "j", "QuotaReserved")
+    workload(found, "k1", "k", "QuotaReserved")
+    workload(found, "k2", "k", "QuotaReserved")
+
+    assert (one(found, "j-0"), one(found, "k-0")) == ("Workload d/new", "")
 
 
 def test_another_job_of_the_name_is_not_the_owner() -> None:

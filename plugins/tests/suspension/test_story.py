@@ -6,14 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from framework.tests.gang_cluster import ONE_LEAF
 
-from gangline import model
-from gangline.errors import ApiError, Unavailable
-from gangline.kube.interface import PatchKind
-from gangline.kube.resources import JOB_SETS, JOBS, PODS, PRIORITY_CLASSES, Resource, T
-from gangline.simulate import SimulatedClient
-from gangline.simulate.server import InMemoryServer
+from gangline import ApiError, PatchKind, Unavailable, model, resources
+from gangline.simulate import InMemoryServer, SimulatedClient
+from gangline.testing.gang_stories import ONE_LEAF
 
 from ..recovery.recovery_cases import LossStory
 
@@ -29,11 +25,11 @@ class Suspensions(LossStory):
         self.profile = self.profile.replace(
             "{name: Recovery}", "{name: Recovery}, {name: GangPreemption}, {name: Suspension}"
         ).replace("pluginConfig: [", f"pluginConfig: [{{name: Suspension, args: {{resumeSeconds: {resume}}}}}, ")
-        self.create(PRIORITY_CLASSES, model.PriorityClass(model.ObjectMeta("urgent"), value=100))
+        self.create(resources.PRIORITY_CLASSES, model.PriorityClass(model.ObjectMeta("urgent"), value=100))
 
     def job(self, name: str = "train") -> Mapping[str, Any]:
         """A Job as it is stored."""
-        data: Mapping[str, Any] = self.server.get(JOBS, name, namespace="default").data
+        data: Mapping[str, Any] = self.server.get(resources.JOBS, name, namespace="default").data
         return data
 
     def is_suspended(self, name: str = "train") -> bool:
@@ -48,7 +44,7 @@ class Suspensions(LossStory):
     def change(self, name: str, spec: Mapping[str, Any], annotations: Mapping[str, Any] | None = None) -> None:
         """Somebody changes a Job."""
         patch = {"spec": spec, "metadata": {"annotations": annotations or {}}}
-        self.server.patch(JOBS, name, patch, namespace="default", kind=PatchKind.MERGE)
+        self.server.patch(resources.JOBS, name, patch, namespace="default", kind=PatchKind.MERGE)
 
     def add_urgent(self, size: int = 4) -> None:
         """A gang that preempts others."""
@@ -56,22 +52,22 @@ class Suspensions(LossStory):
 
     def end(self, name: str) -> None:
         """Delete a Job with its pods."""
-        self.server.delete(JOBS, name, namespace="default")
+        self.server.delete(resources.JOBS, name, namespace="default")
         for pod in self.bound(name):
-            self.server.delete(PODS, pod, namespace="default")
+            self.server.delete(resources.PODS, pod, namespace="default")
 
     async def is_preempted(self, **labels: str) -> None:
         """The Job train runs, and is preempted by an urgent one."""
         self.add_job("train", 4, {**ONE_LEAF, **SUSPEND})
         await self.runs("train", 4)
         if labels:
-            self.server.patch(JOBS, "train", {"metadata": {"labels": labels}}, namespace="default")
+            self.server.patch(resources.JOBS, "train", {"metadata": {"labels": labels}}, namespace="default")
         self.add_urgent()
         await self.runs("urgent", 4)
 
     def pods(self, prefix: str) -> list[str]:
         """The pods with this prefix that are not being deleted."""
-        pods = self.list(PODS)
+        pods = self.list(resources.PODS)
         return [
             pod.metadata.name
             for pod in pods
@@ -87,9 +83,11 @@ class MutePatches(SimulatedClient):
         self._is_made = is_made
         self._seen: set[str] = set()
 
-    async def patch(self, resource: Resource[T], name: str, patch: Mapping[str, Any], **more: Any) -> T:
+    async def patch(
+        self, resource: resources.Resource[resources.T], name: str, patch: Mapping[str, Any], **more: Any
+    ) -> resources.T:
         kind = f"{patch.get('spec')}"
-        if resource is not JOBS or kind in self._seen:
+        if resource is not resources.JOBS or kind in self._seen:
             return await super().patch(resource, name, patch, **more)
         self._seen.add(kind)
         if self._is_made:
@@ -209,7 +207,7 @@ def test_a_job_that_kueue_admits_is_never_suspended() -> None:
 
 def test_a_job_that_may_not_be_suspended_loses_its_pods_all_the_same() -> None:
     def refuse(verb: str, resource: Any, name: str) -> Exception | None:
-        return ApiError(403, "Forbidden", "no") if verb == "patch" and resource == JOBS else None
+        return ApiError(403, "Forbidden", "no") if verb == "patch" and resource == resources.JOBS else None
 
     cluster = Suspensions(faults=refuse)
 
@@ -322,18 +320,20 @@ class OfJobSet(Suspensions):
         job = self.job("set-workers-0")
         parts = [{"name": "workers", "replicas": 1, "template": {"spec": job["spec"]}}]
         made = {
-            "apiVersion": JOB_SETS.api_version,
+            "apiVersion": resources.JOB_SETS.api_version,
             "kind": "JobSet",
             "metadata": {"name": "set", "annotations": SUSPEND},
         }
         self.server.apply_manifest({**made, "spec": {"replicatedJobs": parts}})
-        owner = {"apiVersion": JOB_SETS.api_version, "kind": "JobSet", "name": "set", "controller": True}
+        owner = {"apiVersion": resources.JOB_SETS.api_version, "kind": "JobSet", "name": "set", "controller": True}
         owner["uid"] = self.job_set()["metadata"]["uid"]
-        self.server.patch(JOBS, "set-workers-0", {"metadata": {"ownerReferences": [owner]}}, namespace="default")
+        self.server.patch(
+            resources.JOBS, "set-workers-0", {"metadata": {"ownerReferences": [owner]}}, namespace="default"
+        )
 
     def job_set(self) -> Mapping[str, Any]:
         """It, as it is stored."""
-        data: Mapping[str, Any] = self.server.get(JOB_SETS, "set", namespace="default").data
+        data: Mapping[str, Any] = self.server.get(resources.JOB_SETS, "set", namespace="default").data
         return data
 
     def is_set_suspended(self) -> bool:

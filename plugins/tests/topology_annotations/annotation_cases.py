@@ -6,12 +6,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from gangline import Placement, model
-from gangline.api.pod_group import GroupAttempt, PodGroup, Role
-from gangline.groups.finding import Groups
-from gangline.profile.runtime import Runtime
-from gangline.state.cache import Cache
-from gangline.testing import FakeHandle, cluster, make_pod, make_runtime
+from gangline import GroupAttempt, Placement, PodGroup, Role, model
+from gangline.testing import Cache, FakeHandle, Groups, Runtime, cluster, make_pod, make_runtime
 from gangline_plugins.leaf_spine import LeafSpine
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
 from gangline_plugins.leaf_spine.documents import Domain

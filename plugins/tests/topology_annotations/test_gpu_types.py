@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangline import model
-from gangline.kube.resources import DOMAIN_CONFIGS
+from gangline import model, resources
 from gangline.testing import make_node, make_pod
 from gangline_plugins.gpu.leases.plugin import own_namespace
 from gangline_plugins.leaf_spine.documents import Domain
@@ -97,7 +96,7 @@ def test_types_follow_what_is_configured_and_what_nodes_are_labelled() -> None:
     before = bench.message(naming("H100"))
     spec = {"type": "leaf", "gpuTypes": ["H100"]}
     metadata = model.ObjectMeta("leaf-0", own_namespace(), resource_version="1")
-    bench.cache.store(DOMAIN_CONFIGS).upsert(model.Document(metadata, spec))
+    bench.cache.store(resources.DOMAIN_CONFIGS).upsert(model.Document(metadata, spec))
     configured = bench.verdicts(naming("H100"))
     bench.cache.upsert_node(node("a", "leaf-0", A100))
 

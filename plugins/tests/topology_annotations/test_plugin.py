@@ -4,19 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gangline import Cycle, model, resources
-from gangline.groups.strategy import PLACEMENT_STRATEGY
+from gangline import PLACEMENT_STRATEGY, Cycle, custom_resources, model, resources
 from gangline.testing import FakeHandle, cluster, make_node, make_pod
-from gangline.wire.custom_resources import (
-    CLAIM,
-    ClaimDevices,
-    Fabric,
-    GpuClaim,
-    GpuClaimSpec,
-    GpuNodeStatus,
-    GpuNodeStatusStatus,
-    Hca,
-)
 from gangline_plugins.leaf_spine.documents import Domain
 from gangline_plugins.topology_annotations import TopologyAnnotations
 from gangline_plugins.topology_annotations.siblings import Siblings
@@ -44,9 +33,12 @@ def node(name: str, gbps: int = 0) -> model.Node:
 FABRIC = [node(f"s{s}-l{leaf}-n{n}") for s in range(2) for leaf in range(2) for n in range(2)]
 
 
-def report(name: str, *gbps: int, state: str = "") -> GpuNodeStatus:
-    hcas = [Hca(f"mlx5_{i}", gbps=each, state=state) for i, each in enumerate(gbps)]
-    return GpuNodeStatus(model.ObjectMeta(name=name), status=GpuNodeStatusStatus(fabric=Fabric(hcas=hcas)))
+def report(name: str, *gbps: int, state: str = "") -> custom_resources.GpuNodeStatus:
+    hcas = [custom_resources.Hca(f"mlx5_{i}", gbps=each, state=state) for i, each in enumerate(gbps)]
+    return custom_resources.GpuNodeStatus(
+        model.ObjectMeta(name=name),
+        status=custom_resources.GpuNodeStatusStatus(fabric=custom_resources.Fabric(hcas=hcas)),
+    )
 
 
 # Bad values
@@ -98,7 +90,7 @@ def test_a_number_of_gpus_for_pods_that_ask_for_none_is_told() -> None:
     bench = Bench(FABRIC)
     nothing = owned("p", {GPU_COUNT: "8"})
     nothing.spec.containers = [model.Container(name="main")]
-    by_claim = owned("q", {GPU_COUNT: "8", CLAIM: "pair"})
+    by_claim = owned("q", {GPU_COUNT: "8", custom_resources.CLAIM: "pair"})
     by_claim.spec.containers = [model.Container(name="main")]
 
     assert set(bench.verdicts(nothing).values()) == {()}
@@ -112,9 +104,12 @@ def test_a_number_of_gpus_for_pods_that_ask_for_none_is_told() -> None:
 def test_a_number_of_gpus_that_is_no_multiple_of_those_of_a_pod_is_told() -> None:
     bench = Bench(FABRIC)
     bench.cache.store(resources.GPU_CLAIMS).upsert(
-        GpuClaim(model.ObjectMeta("three", "default"), spec=GpuClaimSpec(devices=ClaimDevices(count=3)))
+        custom_resources.GpuClaim(
+            model.ObjectMeta("three", "default"),
+            spec=custom_resources.GpuClaimSpec(devices=custom_resources.ClaimDevices(count=3)),
+        )
     )
-    by_request, by_claim = owned("p", {GPU_COUNT: "5"}), owned("q", {GPU_COUNT: "8", CLAIM: "three"})
+    by_request, by_claim = owned("p", {GPU_COUNT: "5"}), owned("q", {GPU_COUNT: "8", custom_resources.CLAIM: "three"})
     by_request.spec.containers = make_pod("p", gpus=2).spec.containers
 
     for pod in (by_request, by_claim, owned("r", {GPU_COUNT: "6"})):
@@ -351,6 +346,27 @@ def test_pods_of_another_namespace_that_name_the_owner_are_no_siblings() -> None
     assert tracker.of(mine) == {1: 1}
     tracker.remove(stranger, 3)
     assert tracker.of(mine) == {1: 1} and tracker.of(stranger) == {}
+
+
+@pytest.mark.parametrize("owners", [("a", "a", "a"), ("a", "b", "a"), ("", "", "")], ids=["one", "two", "none"])
+def test_siblings_that_are_placed_at_once_count_as_one_by_one(owners: tuple[str, ...]) -> None:
+    rows, found = [3, 1, 3], []
+    for at_once in (True, False):
+        cache = cluster([make_node(f"n{row}") for row in range(4)])
+        tracker = cache.tracker(Siblings)
+        pods = [
+            cache.record(owned(f"p{n}", owner=owner) if owner else make_pod(f"p{n}")) for n, owner in enumerate(owners)
+        ]
+        with cache.transaction() as tx:
+            if at_once:
+                tx.place_all(pods, rows)
+            else:
+                for pod, row in zip(pods, rows, strict=True):
+                    tx.place(pod, row)
+            found.append([dict(tracker.of(pod)) for pod in pods])
+        assert not any(tracker.of(pod) for pod in pods)
+
+    assert found[0] == found[1] and any(found[0]) == any(owners)
 
 
 def test_a_status_of_a_domain_config_that_is_written_wakes_no_pod() -> None:

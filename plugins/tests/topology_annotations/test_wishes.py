@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangline.groups.strategy import PLACEMENT_STRATEGY, strategy_of
+from gangline import PLACEMENT_STRATEGY, strategy_of
 from gangline_plugins.topology_annotations.wishes import (
     GPU_COUNT,
     LATENCY_SENSITIVE,

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from gangline import Action, Code, model
-from gangline.kube.resources import CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS
+from gangline import Action, Code, model, resources
 from gangline_plugins.volumes.node_volume_limits import NodeVolumeLimits
 
 from ..volume_cases import VolumeCluster, claim, csi_node, node, pod, storage_class, volume
@@ -75,7 +74,7 @@ def test_other_drivers_do_not_count() -> None:
 
 def test_a_claim_without_a_volume_counts_for_the_driver_that_will_make_it() -> None:
     waiting = cluster(limit=1, pvcs=[claim("u1", "fast"), claim("u2", "fast")])
-    waiting.cache.store(STORAGE_CLASSES).upsert(
+    waiting.cache.store(resources.STORAGE_CLASSES).upsert(
         model.StorageClass(model.ObjectMeta(name="fast"), provisioner="disk", volume_binding_mode="Immediate")
     )
     waiting.place(pod("old", "u1"), "a")
@@ -92,7 +91,7 @@ def test_volumes_that_are_still_attached_count_once() -> None:
     attached = cluster(limit=2, volumeattachments=[attachment("v1")])
     attached.place(pod("old", "c1"), "a")
     one = attached.rejected(pod("new", "c2"))
-    attached.add(VOLUME_ATTACHMENTS, attachment("v3"))
+    attached.add(resources.VOLUME_ATTACHMENTS, attachment("v3"))
 
     assert (one, attached.rejected(pod("new", "c2"))) == ({}, {"a": FULL})
 
@@ -101,7 +100,7 @@ def test_a_raised_limit_counts_at_once() -> None:
     full = cluster(limit=1)
     full.place(pod("old", "c1"), "a")
     before = full.rejected(pod("new", "c2"))
-    full.add(CSI_NODES, csi_node("a", disk=2))
+    full.add(resources.CSI_NODES, csi_node("a", disk=2))
 
     assert (before, full.rejected(pod("new", "c2"))) == ({"a": FULL}, {})
 
@@ -157,8 +156,8 @@ def test_a_claim_that_does_not_exist_rejects_every_node_for_good() -> None:
 def test_a_changed_limit_wakes_pods_when_it_gives_more_room(before: Any, after: Any, wakes: bool) -> None:
     found = cluster()
     (event,) = [e for e in found.plugin.events_to_register() if e.event.action == Action.UPDATE]
-    found.add(CSI_NODES, csi_node("old", **before))
-    found.add(CSI_NODES, csi_node("new", **after))
-    old, new = (found.cache.store(CSI_NODES).get(name) for name in ("old", "new"))
+    found.add(resources.CSI_NODES, csi_node("old", **before))
+    found.add(resources.CSI_NODES, csi_node("new", **after))
+    old, new = (found.cache.store(resources.CSI_NODES).get(name) for name in ("old", "new"))
 
     assert event.hint(None, old, new) is wakes

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from gangline import SKIP, SUCCESS, Code, Conflict, Cycle, PodInfo, Status, model
-from gangline.kube.resources import PVCS, PVS
+from gangline import SKIP, SUCCESS, Code, Conflict, Cycle, PodInfo, Status, model, resources
 from gangline_plugins.volumes.volume_binding import VolumeBinding
 from gangline_plugins.volumes.volume_binding.binding import wait_for
 
@@ -178,7 +177,7 @@ def test_two_claims_need_two_volumes() -> None:
         pvs=[volume("v", "a"), volume("w", "b"), volume("x", "b"), volume("y", "c"), volume("z")],
     )
     rejected = one.rejected(pod("p", "c", "d"))
-    one.add(PVS, volume("z", size="1Mi"))
+    one.add(resources.PVS, volume("z", size="1Mi"))
 
     assert rejected == {}
     assert set(one.rejected(pod("p", "c", "d"))) == {"a", "c"}
@@ -288,7 +287,7 @@ def test_a_second_pod_with_the_same_claim_follows_the_first() -> None:
 def test_news_from_the_api_server_end_an_assumption() -> None:
     offered = cluster(pvcs=[claim("c"), claim("d")], pvs=[volume("v", "a")])
     offered.assume(pod("1", "c"), "a")
-    offered.server.change(PVS, "v", {"metadata": {"labels": {"x": "y"}}}, "")
+    offered.server.change(resources.PVS, "v", {"metadata": {"labels": {"x": "y"}}}, "")
 
     assert set(offered.rejected(pod("2", "d"))) == {"b", "c"}
 
@@ -297,7 +296,7 @@ def test_a_volume_that_changed_after_filtering_is_not_reserved() -> None:
     offered = cluster(pvcs=[claim("c")], pvs=[volume("v", "a")])
     record = offered.pod(pod("p", "c"))
     filtered = offered.runtime.evaluator.filter(record)
-    offered.server.change(PVS, "v", {"metadata": {"labels": {"x": "y"}}}, "")
+    offered.server.change(resources.PVS, "v", {"metadata": {"labels": {"x": "y"}}}, "")
 
     assert offered.runtime.reserve(filtered.cycle, record, "a").code is Code.ERROR
 
@@ -354,7 +353,7 @@ async def test_a_claim_to_provision_for_names_the_node_and_is_waited_for() -> No
         binding = tasks.create_task(made.runtime.pre_bind(cycle, record, "b"))
         await written.wait()
         waited = not binding.done()
-        made.add(PVS, volume("new", "b"))
+        made.add(resources.PVS, volume("new", "b"))
         made.server.bind("c", "new")
 
     assert waited
@@ -387,20 +386,20 @@ async def test_a_conflict_fails_the_binding_and_what_was_not_written_is_given_ba
 
 
 def lose_selection(made: VolumeCluster) -> None:
-    made.server.change(PVCS, "c", {"metadata": {"annotations": {SELECTED: None}}})
+    made.server.change(resources.PVCS, "c", {"metadata": {"annotations": {SELECTED: None}}})
 
 
 def reset_reference(offered: VolumeCluster) -> None:
-    offered.server.change(PVS, "v", {"spec": {"claimRef": None}}, "")
+    offered.server.change(resources.PVS, "v", {"spec": {"claimRef": None}}, "")
 
 
 def move_volume(made: VolumeCluster) -> None:
-    made.add(PVS, volume("v", "c"))
+    made.add(resources.PVS, volume("v", "c"))
     made.server.bind("c", "v")
 
 
 def lose_claim(made: VolumeCluster) -> None:
-    made.cache.store(PVCS).remove("default", "c")
+    made.cache.store(resources.PVCS).remove("default", "c")
 
 
 def lose_node(made: VolumeCluster) -> None:
@@ -435,8 +434,8 @@ async def test_a_binding_that_cannot_succeed_fails_at_once(happens: Any, static:
 def test_what_the_watch_has_not_shown_yet_is_waited_for() -> None:
     made = dynamic()
     cycle, record, _ = made.assume(pod("p", "c"), "a")
-    from_server = made.server.change(PVCS, "c", {"metadata": {"annotations": {SELECTED: "a"}}})
-    made.add(PVCS, claim("c", "fast"))
+    from_server = made.server.change(resources.PVCS, "c", {"metadata": {"annotations": {SELECTED: "a"}}})
+    made.add(resources.PVCS, claim("c", "fast"))
     (to_bind,) = [value for key, value in cycle.export().items() if key.name == "VolumeBinding to bind"]
     to_bind.provisions[0].claim = from_server
 
@@ -474,7 +473,7 @@ def test_more_free_space_wakes_pods() -> None:
 
 def test_only_the_pods_own_claims_wake_it() -> None:
     found = cluster(pvcs=[claim("c"), claim("d"), claim("pod-scratch")])
-    store = found.cache.store(PVCS)
+    store = found.cache.store(resources.PVCS)
     hint, named, scratch = hint_of("persistentvolumeclaims"), found.pod(pod("p", "c")), found.pod(SCRATCH)
 
     assert [hint(named, None, store.get(name, "default")) for name in ("c", "d")] == [True, False]
@@ -488,7 +487,7 @@ def placed(volumes: VolumeCluster, name: str, on: str) -> tuple[Cycle, PodInfo, 
     """Prepare, place on a node and reserve, as a group's cycle does."""
     record = volumes.pod(pod(name, f"claim-of-{name}"))
     evaluator = volumes.runtime.evaluator
-    prepared = evaluator.prepare(record, evaluator.filter(record))
+    [prepared] = evaluator.members.prepare([record], evaluator.filter(record))
     row = volumes.cache.nodes.row_of(on)
     assert prepared is not None and row is not None
     cycle, _ = prepared

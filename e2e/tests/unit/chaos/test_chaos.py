@@ -34,7 +34,7 @@ def test_a_run_may_have_some_faults_alone() -> None:
     plan = Plan(1, faults=("cut-all",))
 
     assert {fault.name for fault in islice(chosen(plan, "schedulers"), 5)} == {"cut-all"}
-    assert list(chosen(plan, "objects")) == []
+    assert list(chosen(plan, "pods")) == []
 
 
 def test_without_an_election_nothing_happens_to_a_leader_that_needs_one() -> None:

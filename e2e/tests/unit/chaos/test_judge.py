@@ -152,6 +152,15 @@ KEPT: dict[str, Callable[[Told], Told]] = {
     "a gang that goes elsewhere when its members have ended": lambda h: (
         h.member(0, "a").pod("m0", "a", "0", gang="g", notes={LEAST: 2, WITHIN: LEAF}, phase="Succeeded").member(1, "c")
     ),
+    "a member that has no room beside the others, but where one has ended": lambda h: (
+        h.pod("m0", "c", "0", gang="g", notes={LEAST: 3, WITHIN: LEAF}, phase="Succeeded")
+        .pod("p", "a", "0,1,2", 3)
+        .pod("q", "b", "0,1,2", 3)
+        .pod("m1", "a", "3", gang="g", notes={LEAST: 3, WITHIN: LEAF})
+        .pod("m2", "b", "3", gang="g", notes={LEAST: 3, WITHIN: LEAF})
+        .pod("m3", gang="g", notes={LEAST: 3, WITHIN: LEAF})
+        .mark("quiet", "")
+    ),
     "a pod of the same name": lambda h: h.pod("p", "a", "0").pod("p", "b", "1", uid="another"),
 }
 BROKEN: dict[str, tuple[str, Callable[[Told], Told]]] = {

@@ -36,7 +36,7 @@ class Attempts:
         self.scheduler = uuid.uuid4().hex[:12]
         self._numbers = itertools.count(1)
         self.owed: dict[str, Sequence[HoldPart]] = {}
-        """By attempt: what has to be released, until the API server has done so."""
+        """The holds that each attempt still has to release, by the name of the attempt."""
 
     def next_one(self) -> str:
         """A name that no other attempt has."""
@@ -66,9 +66,9 @@ class LeaseBook:
         self._store = state.store(resources.LEASES)
         self._row_of: dict[str, int] = {}
         self._ids: dict[str, dict[Key, tuple[str, tuple[int, ...]]]] = {}
-        """By UID and lease: the node and the locked devices."""
+        """The node and the devices that each lease locks for a pod, by the UID of the pod and the lease."""
         self._held: dict[str, dict[tuple[str, Key], tuple[int, ...]]] = {}
-        """By node: the locked devices by UID and lease."""
+        """The locked devices of each node, by the UID of the pod and the lease."""
         self._uids: dict[Key, tuple[str, ...]] = {}
         self._unreadable: set[Key] = set()
         """Leases whose lists of holders cannot be read: they lock devices for the one pod that they name elsewhere."""
@@ -263,6 +263,10 @@ class LeaseBook:
             self._lift(pod.uid)
         if custom_resources.ALLOCATED in pod.annotations:
             self._lifted.discard(pod.uid)
+
+    def add_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> bool:
+        """These pods are on these rows now; False, with nothing done, if some pod has marks."""
+        return not self._marks and not self._lifted
 
     def remove(self, pod: PodInfo, row: int) -> None:
         """The pod is no longer on row."""

@@ -6,7 +6,7 @@ Rules:
 - Holders share a device only if their allocations allow it. Pods with scheduling maps share with such pods of their own
   namespace.
 - `by` names the attempt that wrote a hold. An attempt may release only its own holds, and none that another scheduler
-  may rely on: a hold that was `adopted` from another scheduler stays until its pod has ended or is elsewhere.
+  may rely on. A hold that was `adopted` from another scheduler is given back to that scheduler; see `Hold.without`.
 """
 
 from __future__ import annotations
@@ -47,6 +47,10 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     adopted: bool = False
     term: str = ""
     """ELECTION/NUMBER of the leadership under which the hold was written; "" without leader election."""
+    owner: str = ""
+    """Of an adopted hold: the attempt of the other scheduler that wrote the hold; "" if there are several others."""
+    owner_term: str = ""
+    """Of an adopted hold: the `term` of its owner."""
 
     def __post_init__(self) -> None:
         """Raises ValueError (a decoder: ValidationError) for device ids that no node has, and for a wrong number of
@@ -67,6 +71,39 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         """The scheduler process that wrote the hold."""
         return self.by.partition(".")[0]
 
+    def after(self, mine: Hold) -> Hold:
+        """This hold, written in the place of an earlier hold of the same pod.
+
+        A scheduler that does not lead any more has no use for what it wrote. Any other scheduler may still bind the
+        pod.
+        """
+        is_ours = mine.scheduler == self.scheduler
+        if mine.is_older_than(self.term) or (is_ours and not mine.adopted):
+            return self
+        if is_ours:
+            owner, term = mine.owner, mine.owner_term
+        elif not mine.adopted or mine.owner.partition(".")[0] == self.scheduler:
+            owner, term = mine.by, mine.term
+        else:
+            owner, term = "", ""
+        return msgspec.structs.replace(self, adopted=True, owner=owner, owner_term=term)
+
+    def without(self, by: str) -> Hold | None:
+        """What is left of this hold when an attempt releases its devices; None for nothing.
+
+        An adopted hold stays for the other of the two schedulers. If several have adopted it, it stays as it is until
+        the pod has ended or is elsewhere.
+        """
+        if self.owner == by:
+            return msgspec.structs.replace(self, adopted=False, owner="", owner_term="")
+        if self.by != by or (self.adopted and not self.owner):
+            return self
+        if not self.adopted:
+            return None
+        return msgspec.structs.replace(
+            self, by=self.owner, term=self.owner_term, adopted=False, owner="", owner_term=""
+        )
+
     def is_older_than(self, term: str) -> bool:
         """Whether a former leader of the same election wrote the hold. A former leader writes nothing any more."""
         election, before, now = term.rpartition("/")[0], number_of(self.term), number_of(term)
@@ -75,7 +112,7 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 Holders = Mapping[str, Hold]
-"""By the UID of the pod, or UID/ATTEMPT."""
+"""The holds of a lease, by the UID of their pod or by UID/ATTEMPT."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ class Leaders:
         self._client = client
         self._clock = clock
         self._known: dict[str, tuple[float, int | None]] = {}
-        """By NAMESPACE/NAME: when it was read, and the number of the leader; None if that cannot be known."""
+        """For each Lease, by NAMESPACE/NAME, when it was read and the number of its leader; None if unknown."""
 
     async def lead(self, term: str) -> bool:
         """Whether the leadership ELECTION/NUMBER goes on, or nobody can tell."""

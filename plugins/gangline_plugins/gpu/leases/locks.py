@@ -15,8 +15,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-import msgspec
-
 from gangline import Client, Clock, Conflict, GanglineError, NotFound, Store, failpoint, model, resources, rfc3339
 from gangline_plugins.gpu.leases.holds import (
     Hold,
@@ -36,7 +34,9 @@ _ATTEMPTS = 50
 """At most this many tries to replace a lease that others keep changing."""
 _LANES = 64
 _MOST_GONE = 20_000
-"""Of how many pods is remembered that they are gone."""
+"""At most this many pods are remembered to be gone."""
+_MOST_REMOVED = 20_000
+"""Deletions that are remembered while a write may wait for its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,8 @@ class Locks:
         """The leases that this process wrote last, until the watch delivers them."""
         self._deleted: dict[str, str] = {}
         """The UIDs of the leases that this process deleted, by name, until the watch delivers that."""
+        self._removed: dict[str, None] = {}
+        """The UIDs of the leases of which the watch has told that they were deleted, the latest last."""
         self._gone: dict[str, None] = {}
         """The UIDs of pods that the API server no longer has, the latest last."""
 
@@ -132,9 +134,9 @@ class Locks:
                 if found is None:
                     return
                 holders = holders_of(found)
-                ours = [holder for holder, hold in over.items() if holders.get(holder) == hold]
+                left = {holder: hold for holder, hold in holders.items() if over.get(holder) != hold}
                 try:
-                    return await self._write_without(found, ours) if ours or not holders else None
+                    return await self._leave(found, left) if left != holders or not holders else None
                 except NotFound:
                     return
                 except Conflict:
@@ -181,6 +183,9 @@ class Locks:
     def on_remove(self, lease: model.Lease) -> None:
         """A lease was deleted."""
         name, uid = lease.metadata.name, lease.metadata.uid
+        self._removed[uid] = None
+        if len(self._removed) > _MOST_REMOVED:
+            del self._removed[next(iter(self._removed))]
         written = self._written.get(name)
         if written is not None and written.metadata.uid == uid:
             del self._written[name]
@@ -223,12 +228,7 @@ class Locks:
                 del holders[holder]
         place = holder_for(part.uid, part.hold, holders)
         mine = holders.get(place)
-        adopted = (
-            mine is not None
-            and (mine.adopted or mine.scheduler != part.hold.scheduler)
-            and not mine.is_older_than(part.hold.term)
-        )
-        holders[place] = msgspec.structs.replace(part.hold, adopted=adopted)
+        holders[place] = part.hold if mine is None else part.hold.after(mine)
         await self._replace(lease, part.node, holders)
         return None
 
@@ -245,16 +245,17 @@ class Locks:
             lease = await self._get(part.lease)
             if lease is None:
                 return
-            ours = [h for h, hold in holders_of(lease).items() if hold.by == part.hold.by and not hold.adopted]
+            holders = holders_of(lease)
+            left = {holder: rest for holder, hold in holders.items() if (rest := hold.without(part.hold.by))}
             try:
-                return await self._write_without(lease, ours) if ours else None
+                return await self._leave(lease, left) if left != holders else None
             except NotFound:
                 return
             except Conflict:
                 continue
 
-    async def _write_without(self, lease: model.Lease, over: Sequence[str]) -> None:
-        holders = {holder: hold for holder, hold in holders_of(lease).items() if holder not in over}
+    async def _leave(self, lease: model.Lease, holders: dict[str, Hold]) -> None:
+        """Write the lease with these holders, or delete it if there are none."""
         metadata = lease.metadata
         if holders:
             await self._replace(lease, node_of(lease), holders)
@@ -284,7 +285,8 @@ class Locks:
         """Remember what was written, unless the watch was faster than the answer."""
         failpoint("lock.after-write")
         seen = self._store.get(lease.metadata.name, self.namespace)
-        if seen is None or _version(seen) < _version(lease):
+        is_newer = lease.metadata.uid not in self._removed if seen is None else _version(seen) < _version(lease)
+        if is_newer:
             self._written[lease.metadata.name] = lease
 
     async def _get(self, name: str) -> model.Lease | None:

@@ -108,6 +108,13 @@ class DeviceLease:
         else:
             self._book.visit(pod.uid)
 
+    @hookimpl
+    def pre_cycle_all(self, pods: Sequence[PodInfo]) -> None:
+        """As `pre_cycle` for each."""
+        if not self._book.leaves():
+            for pod in pods:
+                self.pre_cycle(pod)
+
     def _waiting_members(self, key: str) -> list[str]:
         """The UIDs of the members of a group that have no node."""
         return [member.uid for member in self._handle.queued_members(key)]

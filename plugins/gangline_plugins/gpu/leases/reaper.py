@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from gangline import LANDING, GanglineError, Handle, custom_resources, model, resources, texts
@@ -247,7 +247,7 @@ class Reaper:
         return now - self._died.setdefault(hold.by, now) >= LANDING
 
 
-async def _each(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:
+async def _each(items: Collection[T], work: Callable[[T], Awaitable[None]]) -> None:
     """Do the work for each item, for several at a time."""
     waiting = iter(items)
 
@@ -256,5 +256,5 @@ async def _each(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> Non
             await work(item)
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(_AT_ONCE):
+        for _ in range(min(_AT_ONCE, len(items))):
             group.create_task(lane())

@@ -9,17 +9,17 @@ from typing import Generic, TypeVar
 from gangline import Clock
 
 FIRST, LONGEST = 1.0, 30.0
-"""Seconds after the first failure, and at most."""
+"""Seconds until work is tried again after its first failure, and the longest time until another try."""
 MOST = 10_000
-"""Failures that are remembered; sweeps find the others."""
+"""At most this many failures are remembered; regular sweeps find the others."""
 AT_ONCE = 256
-"""Of the failures that are due: how many are tried together."""
+"""At most this many failures are tried at once."""
 
 K = TypeVar("K")
 
 
 class Retries(Generic[K]):
-    """What has failed, by key."""
+    """Work that has failed or could not be done yet, by key, and when to try it again."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -30,7 +30,7 @@ class Retries(Generic[K]):
         return key in self._pauses
 
     def failed(self, key: K) -> bool:
-        """The work has failed, or cannot be done yet; returns whether that is news: once is enough for the log."""
+        """The work has failed, or cannot be done yet. Returns True at its first failure, which is the one to log."""
         before = self._pauses.get(key)
         if before is None and len(self._pauses) >= MOST:
             return True
@@ -44,7 +44,7 @@ class Retries(Generic[K]):
         self._due.pop(key, None)
 
     def take(self) -> list[K]:
-        """What is to be tried now, a part if that is much. Each key is returned once, until it has failed again."""
+        """The keys to try now, at most AT_ONCE. Each is returned once, and again only after it has failed again."""
         now = self._clock.monotonic()
         due = list(islice((key for key, at in self._due.items() if at <= now), AT_ONCE))
         for key in due:

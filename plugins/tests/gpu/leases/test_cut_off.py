@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gangline.errors import Unavailable
-from gangline.kube.resources import NODES, Resource
-from gangline.process.tenure import Tenure
-from gangline.simulate import SimulatedClient
-from gangline.simulate.client import Answer
+from gangline import Unavailable, resources
+from gangline.simulate import SimulatedClient, Tenure
 from gangline.testing import make_node
 from gangline_plugins.gpu.leases.reaper import ABANDONED, SWEEP
 
 from ..lease_cases import LATENCY, LeaseCluster
 
+Answer = TypeVar("Answer")
 TIMEOUT = 30.0  # seconds after which the client gives a request up
 STUCK = 55.0  # seconds for which the API server may hold a request that it has taken before it acts on it
 WRITES = ("create", "replace", "delete", "bind")
@@ -44,7 +42,7 @@ class CutClient(SimulatedClient):
         self._until = 0.0
         self._count = 0
 
-    async def _call(self, verb: str, resource: Resource[Any], name: str, act: Callable[[], Answer]) -> Answer:
+    async def _call(self, verb: str, resource: resources.Resource[Any], name: str, act: Callable[[], Answer]) -> Answer:
         if verb in WRITES and (name.startswith("gpu-") or verb == "bind"):
             if self.is_elected and not self.tenure.holds():
                 raise Unavailable(0, "NotLeading", "not sent: this process is no longer the leader")
@@ -73,7 +71,7 @@ class CutClient(SimulatedClient):
         await asyncio.sleep(TIMEOUT)
         raise Unavailable(0, "Timeout", "no answer in time")
 
-    async def watch(self, resource: Resource[Any], **selected: Any) -> AsyncIterator[Any]:
+    async def watch(self, resource: resources.Resource[Any], **selected: Any) -> AsyncIterator[Any]:
         """See the interface."""
         async for event in super().watch(resource, **selected):
             if (left := self._left()) > 0:
@@ -115,9 +113,9 @@ def test_a_device_has_one_pod_whenever_a_scheduler_is_cut_off_and_for_however_lo
             async with cluster.scheduler(*names):
                 cluster.add_pod("second", scheduler="more")
                 if node_goes:
-                    cluster.server.delete(NODES, "node-0")
+                    cluster.server.delete(resources.NODES, "node-0")
                     await asyncio.sleep(5)
-                    cluster.create(NODES, make_node("node-0"))
+                    cluster.create(resources.NODES, make_node("node-0"))
                 await asyncio.sleep(seconds + ABANDONED + 3 * SWEEP)
                 await cluster.until(lambda: bool(cluster.bound()), 600)
                 await asyncio.sleep(2 * SWEEP)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from gangline import PodInfo
-from gangline.kube.resources import LEASES, PODS
-from gangline.process.tenure import Tenure
-from gangline.state.cache import Cache
-from gangline.state.scopes import Scope
-from gangline.testing import make_node
-from gangline.wire.custom_resources import ALLOCATED
+from gangline import PodInfo, custom_resources, resources
+from gangline.simulate import Tenure
+from gangline.testing import Cache, Scope, make_node
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.leases.book import lease_book
 from gangline_plugins.gpu.leases.holds import Hold, lease_of
@@ -24,7 +20,7 @@ def locked() -> Cache:
     cache = gpu_cluster([report("node-0")], [claim(count=1)])
     lease_book(cache)
     hold = Hold(pod="default/train", by="other.1", ids=(0,))
-    cache.store(LEASES).upsert(lease_of("gpu-node-0-0", "locks", "node-0", {UID: hold}, ""))
+    cache.store(resources.LEASES).upsert(lease_of("gpu-node-0-0", "locks", "node-0", {UID: hold}, ""))
     return cache
 
 
@@ -40,7 +36,7 @@ def test_a_locked_device_is_taken_until_the_lease_is_gone() -> None:
     cache = locked()
 
     before = busy(cache)
-    cache.store(LEASES).remove("locks", "gpu-node-0-0")
+    cache.store(resources.LEASES).remove("locks", "gpu-node-0-0")
 
     assert (before, busy(cache)) == (1, 0)
 
@@ -71,7 +67,7 @@ def test_a_device_is_taken_again_when_the_pod_is_not_bound_after_all() -> None:
 def test_a_pod_that_turns_out_to_be_bound_is_counted_once() -> None:
     cache = locked()
 
-    cache.upsert_pod(cache.record(claim_pod("train", node="node-0", annotations={ALLOCATED: "0"})))
+    cache.upsert_pod(cache.record(claim_pod("train", node="node-0", annotations={custom_resources.ALLOCATED: "0"})))
     known = device_table(cache).holders(0)
     cache.remove_pod(UID)
 
@@ -81,7 +77,7 @@ def test_a_pod_that_turns_out_to_be_bound_is_counted_once() -> None:
 
 def test_a_pod_that_may_be_preempted_leaves_its_devices_whatever_its_lease_says() -> None:
     cache = locked()
-    cache.upsert_pod(cache.record(claim_pod("train", node="node-0", annotations={ALLOCATED: "0"})))
+    cache.upsert_pod(cache.record(claim_pod("train", node="node-0", annotations={custom_resources.ALLOCATED: "0"})))
 
     with cache.transaction() as tx:
         tx.unplace(cache.pods[UID])
@@ -105,7 +101,7 @@ def test_when_nobody_follows_leases_any_more_no_device_is_taken_because_of_them(
     following = Scope()
     with cache.scopes.opened(following):
         lease_book(cache)
-    cache.store(LEASES).upsert(
+    cache.store(resources.LEASES).upsert(
         lease_of("gpu-node-0-0", "locks", "node-0", {UID: Hold(pod="default/train", by="other.1", ids=(0,))}, "")
     )
 
@@ -123,12 +119,12 @@ def test_on_a_standby_pods_that_end_leave_nothing_behind() -> None:
 
     async def story() -> tuple[int, int]:
         async with cluster.scheduler(identity="one", seed=1):
-            await cluster.until(lambda: bool(cluster.list(LEASES, "kube-system")))
+            await cluster.until(lambda: bool(cluster.list(resources.LEASES, "kube-system")))
             async with cluster.scheduler(identity="two", tenure=tenure) as standby:
                 for number in range(10):
                     cluster.add_pod(f"pod-{number}")
                     await cluster.until_bound(f"pod-{number}")
-                    cluster.server.delete(PODS, f"pod-{number}", grace_period_seconds=0)
+                    cluster.server.delete(resources.PODS, f"pod-{number}", grace_period_seconds=0)
                 await cluster.until(lambda: not cluster.leases())
                 return len(lease_book(standby.cache).suspects), len(standby.cache.pods)
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from gangline import model
+from gangline import custom_resources, model
 from gangline.testing import make_pod
-from gangline.wire.custom_resources import ALLOCATED, LEASE_NODE, LEASE_POD, LEASE_POD_NAMESPACE, MANAGED
 from gangline_plugins.gpu.allocation import Allocation
 from gangline_plugins.gpu.leases.holds import (
     DEVICES,
@@ -80,8 +79,8 @@ def test_label_values_that_are_too_long_become_a_hash() -> None:
     labels = lease_labels("n" * 64, f"{'s' * 63}/{'p' * 64}")
 
     assert all(len(value) <= 63 for value in labels.values())
-    assert labels[LEASE_POD_NAMESPACE] == "s" * 63 and labels[MANAGED] == "true"
-    assert labels[LEASE_POD] == label_value("p" * 64) != label_value("p" * 65)
+    assert labels[custom_resources.LEASE_POD_NAMESPACE] == "s" * 63 and labels[custom_resources.MANAGED] == "true"
+    assert labels[custom_resources.LEASE_POD] == label_value("p" * 64) != label_value("p" * 65)
 
 
 # Leases
@@ -101,12 +100,12 @@ def test_the_lease_of_a_node_shows_which_pod_has_which_device() -> None:
 
     assert (lease.metadata.annotations or {})[DEVICES] == '{"0":"a","1":"b","2":"a"}'
     assert lease.spec.holder_identity is None
-    assert LEASE_POD not in (lease.metadata.labels or {})
+    assert custom_resources.LEASE_POD not in (lease.metadata.labels or {})
 
 
 @pytest.mark.parametrize("annotations", [None, {HOLDERS: "not json"}], ids=["by hand", "broken"])
 def test_a_lease_without_readable_holders_is_held_by_its_identity(annotations: dict[str, str] | None) -> None:
-    labels = {MANAGED: "true", LEASE_POD: "train", LEASE_NODE: "n"}
+    labels = {custom_resources.MANAGED: "true", custom_resources.LEASE_POD: "train", custom_resources.LEASE_NODE: "n"}
     metadata = model.ObjectMeta(name="gpu-n-4", namespace="team", labels=labels, annotations=annotations)
     lease = model.Lease(metadata=metadata, spec=model.LeaseSpec(holder_identity="uid"))
 
@@ -181,11 +180,56 @@ def test_where_a_second_hold_of_a_pod_goes(old: Hold, place: str) -> None:
     assert holder_for("uid", hold(0), {"uid": old}) == place
 
 
+# Two schedulers rely on one hold
+
+
+def test_a_scheduler_writes_over_its_own_holds_and_those_of_former_leaders() -> None:
+    ours, former = hold(0, by="one.1"), hold(0, by="two.1", term="ns/us/1")
+    new = hold(0, by="one.2", term="ns/us/2")
+
+    assert new.after(ours) == new.after(former) == new
+
+
+def test_an_adopted_hold_is_left_as_its_owner_wrote_it() -> None:
+    owners = hold(0, by="two.1", term="ns/us/3")
+
+    adopted = hold(0, by="one.1", term="ns/us/0").after(owners)
+    again = hold(0, by="one.2", term="ns/us/0").after(adopted)
+
+    assert adopted.adopted and again.by == "one.2"
+    assert again.without("one.1") == again
+    assert again.without("one.2") == owners
+
+
+def test_the_owner_of_an_adopted_hold_leaves_it_to_the_other() -> None:
+    adopted = hold(0, by="one.1").after(hold(0, by="two.1"))
+
+    left = adopted.without("two.1")
+
+    assert left == hold(0, by="one.1")
+    assert hold(0, by="one.1").without("one.1") is None
+
+
+def test_an_owner_that_tries_again_is_the_one_who_adopts() -> None:
+    adopted = hold(0, by="one.1").after(hold(0, by="two.1"))
+
+    again = hold(0, by="two.2").after(adopted)
+
+    assert again.without("two.2") == hold(0, by="one.1")
+    assert again.without("one.1") == hold(0, by="two.2")
+
+
+def test_a_hold_that_several_have_adopted_is_left_to_the_reaper() -> None:
+    several = hold(0, by="three.1").after(hold(0, by="one.1").after(hold(0, by="two.1")))
+
+    assert several.without("three.1") == several.without("two.1") == several
+
+
 # Ends
 
 
 def pod_with(node: str = "", ids: str | None = None, phase: str = "", uid: str = "uid") -> model.Pod:
-    pod = make_pod("p", namespace="ns", node=node, annotations={} if ids is None else {ALLOCATED: ids})
+    pod = make_pod("p", namespace="ns", node=node, annotations={} if ids is None else {custom_resources.ALLOCATED: ids})
     pod.metadata.uid, pod.status.phase = uid, phase
     return pod
 

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from gangline import LANDING
-from gangline.errors import Forbidden
-from gangline.kube.resources import LEASES, NODES, PODS, Resource
+from gangline import LANDING, Forbidden, resources
 from gangline.testing import FakeClock, FakeHandle, cluster, make_node, make_pod
 from gangline_plugins.gpu.leases.book import lease_book
 from gangline_plugins.gpu.leases.holds import Hold, holders_of, lease_of
@@ -47,7 +45,7 @@ def test_devices_are_free_soon_after_the_pod_has_ended(end: str, granularity: st
         async with cluster.scheduler(granularity=granularity):
             await cluster.until_bound("train", "stays")
             if end == "deleted":
-                cluster.server.delete(PODS, "train", grace_period_seconds=0)
+                cluster.server.delete(resources.PODS, "train", grace_period_seconds=0)
             else:
                 cluster.set_phase("train", end)
             await cluster.until(lambda: len(cluster.held()) == 4, SOON)
@@ -67,7 +65,7 @@ def test_a_freed_device_is_given_to_a_pod_that_waits() -> None:
             await cluster.until_bound("first")
             second = cluster.add_pod("second")
             await cluster.until(lambda: bool(cluster.notes("second")), 5)
-            cluster.server.delete(PODS, "first", grace_period_seconds=0)
+            cluster.server.delete(resources.PODS, "first", grace_period_seconds=0)
             await cluster.until_bound("second", seconds=15)
             await cluster.until(lambda: cluster.held() == {("node-0", id): [second] for id in range(8)}, 5)
 
@@ -82,7 +80,7 @@ def test_a_pod_that_has_gone_is_not_asked_for_per_lease_and_no_lease_is_deleted_
     cluster.add_claim("small", count=4)
     requests: Counter[tuple[str, str]] = Counter()
 
-    def note(verb: str, resource: Resource[Any], name: str) -> None:
+    def note(verb: str, resource: resources.Resource[Any], name: str) -> None:
         requests[verb, name] += 1
 
     async def story() -> None:
@@ -93,7 +91,7 @@ def test_a_pod_that_has_gone_is_not_asked_for_per_lease_and_no_lease_is_deleted_
             for number in range(3):
                 cluster.add_pod(f"next-{number}", uses="small")
             for name in ("first", "second"):
-                cluster.server.delete(PODS, name, grace_period_seconds=0)
+                cluster.server.delete(resources.PODS, name, grace_period_seconds=0)
             await cluster.until_bound("next-0", "next-1", "next-2", seconds=15)
             await cluster.until(lambda: cluster.held() == cluster.allocated(), SOON)
             await asyncio.sleep(2 * SWEEP)
@@ -113,10 +111,10 @@ def test_leases_of_a_node_that_is_gone_stay_until_the_pod_is_deleted(granularity
     async def story() -> None:
         async with cluster.scheduler(granularity=granularity):
             await cluster.until_bound("train")
-            cluster.server.delete(NODES, cluster.pod("train").spec.node_name)
+            cluster.server.delete(resources.NODES, cluster.pod("train").spec.node_name)
             await asyncio.sleep(2 * SWEEP)
             assert len(cluster.held()) == 4
-            cluster.server.delete(PODS, "train", grace_period_seconds=0)
+            cluster.server.delete(resources.PODS, "train", grace_period_seconds=0)
             await cluster.until(lambda: not cluster.leases(), SWEEP + SOON)
 
     cluster.play(story)
@@ -129,7 +127,9 @@ def test_leases_of_a_node_that_only_cannot_be_read_are_kept() -> None:
         async with cluster.scheduler() as scheduler:
             await cluster.until_bound("train")
             node = cluster.pod("train").spec.node_name
-            cluster.server.patch(NODES, node, {"status": {"allocatable": {"cpu": "lots"}}}, subresource="status")
+            cluster.server.patch(
+                resources.NODES, node, {"status": {"allocatable": {"cpu": "lots"}}}, subresource="status"
+            )
             await cluster.until(lambda: scheduler.cache.nodes.row_of(node) is None, 5)
             await asyncio.sleep(2 * SWEEP)
 
@@ -178,7 +178,7 @@ def test_a_lease_of_a_pod_that_is_deleted_before_it_is_bound_is_freed_soon(granu
             await asyncio.sleep(SWEEP / 2)
             cluster.add_lease(lease_of(name, NAMESPACE, "node-0", holders, NOW))
             await asyncio.sleep(SWEEP / 4)
-            cluster.server.delete(PODS, "train", grace_period_seconds=0)
+            cluster.server.delete(resources.PODS, "train", grace_period_seconds=0)
             await cluster.until(lambda: not cluster.leases(), SOON)
 
     cluster.play(story)
@@ -203,16 +203,22 @@ def test_devices_are_free_soon_although_others_keep_changing_the_lease_of_the_no
     other = cluster.add_pod("other", uses="", scheduler="another")
     changes = iter(range(3))
 
-    def interfere(verb: str, resource: Resource[Any], name: str) -> None:
-        if resource is LEASES and verb in ("delete", "replace") and (number := next(changes, None)) is not None:
+    def interfere(verb: str, resource: resources.Resource[Any], name: str) -> None:
+        if (
+            resource is resources.LEASES
+            and verb in ("delete", "replace")
+            and (number := next(changes, None)) is not None
+        ):
             lease = cluster.leases()["gpu-node-0"]
             holders = {**holders_of(lease), other: Hold(pod="default/other", by=f"other.{number}", ids=(7,))}
-            cluster.server.replace(LEASES, plain(lease_of("gpu-node-0", NAMESPACE, "node-0", holders, NOW, lease)))
+            cluster.server.replace(
+                resources.LEASES, plain(lease_of("gpu-node-0", NAMESPACE, "node-0", holders, NOW, lease))
+            )
 
     async def story() -> None:
         async with cluster.scheduler(granularity="node", faults=interfere):
             await cluster.until_bound("train")
-            cluster.server.delete(PODS, "train", grace_period_seconds=0)
+            cluster.server.delete(resources.PODS, "train", grace_period_seconds=0)
             await cluster.until(lambda: cluster.held() == {("node-0", 7): [other]}, SOON)
 
     cluster.play(story)
@@ -236,7 +242,7 @@ def elect(cluster: LeaseCluster, identity: str, number: int) -> None:
     """Somebody else becomes the leader, or nobody."""
     namespace, _, name = ELECTION.partition("/")
     spec = {"holderIdentity": identity, "leaseTransitions": number}
-    cluster.server.apply(LEASES, name, {"spec": spec}, field_manager="test", namespace=namespace)
+    cluster.server.apply(resources.LEASES, name, {"spec": spec}, field_manager="test", namespace=namespace)
 
 
 def lock_under(cluster: LeaseCluster, term: str) -> None:
@@ -278,7 +284,7 @@ def test_a_lease_of_a_waiting_pod_is_kept_while_its_scheduler_may_lead(term: str
     elect(cluster, "first", 7)
     lock_under(cluster, term)
 
-    def refuse(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+    def refuse(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
         is_read = (verb, name) == ("get", ELECTION.partition("/")[2])
         return Forbidden(403, "Forbidden", "leases is forbidden") if is_read and not may_read else None
 
@@ -301,6 +307,31 @@ def test_a_lease_of_a_process_that_led_under_the_same_number_ends_soon() -> None
     assert LANDING <= cluster.play(story) <= LANDING + SWEEP + SOON
 
 
+def test_a_lease_that_a_scheduler_has_adopted_ends_soon_after_the_attempt_and_its_first_scheduler() -> None:
+    """The Lease of the election was deleted, so the first scheduler's number is no proof that it came before."""
+    cluster = one_pod()
+    uid = cluster.pod("train").metadata.uid
+    hold = Hold(pod="default/train", by="first.1", ids=(0,), term=f"{ELECTION}/7")
+    cluster.add_lease(lease_of("gpu-node-0-0", NAMESPACE, "node-0", {uid: hold}, NOW))
+    cluster.server.patch(resources.NODES, "node-1", {"spec": {"unschedulable": True}})
+
+    owners: set[str] = set()
+
+    def refuse(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
+        if verb != "bind":
+            return None
+        owners.update(hold.owner for hold in holders_of(cluster.leases()["gpu-node-0-0"]).values())
+        return Forbidden(403, "Forbidden", "no bindings")
+
+    async def story() -> float:
+        async with cluster.scheduler(identity="second", faults=refuse):
+            await cluster.until(lambda: "first.1" in owners, 10)
+            cluster.server.patch(resources.NODES, "node-0", {"spec": {"unschedulable": True}})
+            return await cluster.until(lambda: not cluster.leases(), ABANDONED)
+
+    assert cluster.play(story) <= LANDING + SWEEP + SOON
+
+
 def test_leases_that_are_not_ours_are_left_alone() -> None:
     cluster = LeaseCluster(nodes=1)
     foreign = lease_of("gpu-node-0-0", "elsewhere", "node-0", {"gone": Hold(pod="a/gone", by="x.1", ids=(0,))}, NOW)
@@ -312,7 +343,7 @@ def test_leases_that_are_not_ours_are_left_alone() -> None:
 
     cluster.play(story)
 
-    assert cluster.server.get(LEASES, "gpu-node-0-0", namespace="elsewhere")
+    assert cluster.server.get(resources.LEASES, "gpu-node-0-0", namespace="elsewhere")
 
 
 def test_a_lease_without_holders_is_deleted() -> None:
@@ -329,7 +360,7 @@ def test_a_lease_without_holders_is_deleted() -> None:
 async def test_a_look_at_very_many_leases_lets_others_have_their_turns() -> None:
     count = 8 * BREATH
     cache = cluster([make_node("a")], [make_pod(f"p{n}", node="a") for n in range(count)])
-    leases = cache.store(LEASES)
+    leases = cache.store(resources.LEASES)
     for n in range(count):
         holders = {f"pod-default-p{n}": Hold(pod=f"default/p{n}", by="one.1", ids=(0,))}
         leases.upsert(lease_of(f"gpu-a-{n}", NAMESPACE, "a", holders, NOW))

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from gangline.errors import Unavailable
-from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, LEASES, NODES, PODS, Resource
+from gangline import Unavailable, custom_resources, resources
 from gangline.testing import make_node
-from gangline.wire.custom_resources import ALLOCATED
 from gangline_plugins.gpu.leases.holds import HOLDERS
 from gangline_plugins.gpu.leases.mending import MOST
 from gangline_plugins.gpu.leases.reaper import SWEEP
@@ -25,7 +23,7 @@ GRANULARITIES = pytest.mark.parametrize("granularity", ["device", "node"])
 def empty(cluster: LeaseCluster) -> None:
     """A stranger deletes all leases."""
     for name in cluster.leases():
-        cluster.server.delete(LEASES, name, namespace=NAMESPACE)
+        cluster.server.delete(resources.LEASES, name, namespace=NAMESPACE)
 
 
 @GRANULARITIES
@@ -41,7 +39,7 @@ def test_leases_that_a_stranger_deletes_are_made_again(granularity: str, claim_s
             await cluster.until_bound("one", "two")
             await asyncio.sleep(15)
             if not claim_stays:
-                cluster.server.delete(GPU_CLAIMS, "claim")
+                cluster.server.delete(resources.GPU_CLAIMS, "claim")
             empty(cluster)
             await cluster.until(lambda: cluster.held() == cluster.allocated(), SOON)
 
@@ -67,7 +65,7 @@ def test_pods_that_share_a_device_are_all_named_again_after_a_stranger_has_edite
             await asyncio.sleep(15)
             (lease,) = cluster.leases()
             edit = {"metadata": {"annotations": {HOLDERS: written}}}
-            cluster.server.patch(LEASES, lease, edit, namespace=NAMESPACE)
+            cluster.server.patch(resources.LEASES, lease, edit, namespace=NAMESPACE)
             await asyncio.sleep(2 * SWEEP)
 
     cluster.play(story)
@@ -83,8 +81,8 @@ def test_a_lease_is_mended_that_was_edited_before_the_watch_came_back_and_could_
     cluster.add_claim(count=1)
     is_cut = False
 
-    def faults(verb: str, resource: Resource[Any], name: str) -> Exception | None:
-        is_read = resource == LEASES and verb in ("list", "watch")
+    def faults(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
+        is_read = resource == resources.LEASES and verb in ("list", "watch")
         return Unavailable(503, "ServiceUnavailable", "not now") if is_cut and is_read else None
 
     async def story() -> None:
@@ -98,7 +96,7 @@ def test_a_lease_is_mended_that_was_edited_before_the_watch_came_back_and_could_
             (lease,) = cluster.leases()
             hold = '{"nobody": {"pod": "default/nobody", "by": "stranger.1", "ids": [0]}}'
             edit = {"metadata": {"annotations": {HOLDERS: hold}}}
-            cluster.server.patch(LEASES, lease, edit, namespace=NAMESPACE)
+            cluster.server.patch(resources.LEASES, lease, edit, namespace=NAMESPACE)
             cluster.server.compact()
             is_cut = False
             await asyncio.sleep(3 * SWEEP)
@@ -134,12 +132,12 @@ def test_pods_of_a_node_that_is_deleted_and_made_anew_keep_their_leases(granular
     async def story() -> None:
         async with cluster.scheduler(granularity=granularity):
             await cluster.until_bound("one")
-            cluster.server.delete(NODES, "node-0")
-            cluster.server.delete(GPU_NODE_STATUSES, "node-0")
+            cluster.server.delete(resources.NODES, "node-0")
+            cluster.server.delete(resources.GPU_NODE_STATUSES, "node-0")
             await asyncio.sleep(2 * SWEEP)
-            cluster.create(NODES, make_node("node-0"))
+            cluster.create(resources.NODES, make_node("node-0"))
             await asyncio.sleep(1)
-            cluster.create(GPU_NODE_STATUSES, report("node-0"))
+            cluster.create(resources.GPU_NODE_STATUSES, report("node-0"))
             cluster.add_pod("two")
             await cluster.until_bound("two", seconds=10)
             await asyncio.sleep(SWEEP)
@@ -156,8 +154,8 @@ def test_a_pod_that_has_ended_gets_no_lease_again(phase: str) -> None:
     cluster.add_pod("one")
     written: list[str] = []
 
-    def note(verb: str, resource: Resource[Any], name: str) -> None:
-        if verb == "create" and resource is LEASES:
+    def note(verb: str, resource: resources.Resource[Any], name: str) -> None:
+        if verb == "create" and resource is resources.LEASES:
             written.append(name)
 
     async def story() -> None:
@@ -176,7 +174,7 @@ def test_a_pod_that_has_ended_gets_no_lease_again(phase: str) -> None:
 
 def test_an_annotation_that_is_not_believed_gets_no_lease() -> None:
     cluster = LeaseCluster(nodes=1)
-    cluster.add_pod("liar", uses="", annotations={ALLOCATED: "0,1,2,3"})
+    cluster.add_pod("liar", uses="", annotations={custom_resources.ALLOCATED: "0,1,2,3"})
     cluster.server.bind("default", "liar", "", "node-0", {})
 
     async def story() -> None:
@@ -194,7 +192,7 @@ def test_leases_are_made_again_soon_after_the_api_server_works_again(caplog: pyt
     cluster.add_pod("one")
     is_down = False
 
-    def faults(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+    def faults(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
         return Unavailable(503, "ServiceUnavailable", "not now") if is_down and verb in ("get", "create") else None
 
     async def story() -> None:
@@ -226,16 +224,16 @@ def test_leases_that_are_lost_while_the_node_is_gone_are_made_again_when_it_is_b
         async with cluster.scheduler(granularity=granularity):
             await cluster.until_bound("one")
             await asyncio.sleep(15)
-            cluster.server.delete(NODES, "node-0")
+            cluster.server.delete(resources.NODES, "node-0")
             if report_goes:
-                cluster.server.delete(GPU_NODE_STATUSES, "node-0")
+                cluster.server.delete(resources.GPU_NODE_STATUSES, "node-0")
             await asyncio.sleep(1)
             empty(cluster)
             await asyncio.sleep(65)  # the next sweep is more than 20 s away
-            cluster.create(NODES, make_node("node-0"))
+            cluster.create(resources.NODES, make_node("node-0"))
             await asyncio.sleep(1)
             if report_goes:
-                cluster.create(GPU_NODE_STATUSES, report("node-0"))
+                cluster.create(resources.GPU_NODE_STATUSES, report("node-0"))
             await cluster.until(lambda: cluster.held() == cluster.allocated() != {}, SOON)
 
     cluster.play(story)
@@ -249,8 +247,8 @@ def test_many_lost_leases_are_made_again_a_bounded_number_at_a_time() -> None:
         cluster.add_pod(f"pod-{number}")
     asked: list[float] = []
 
-    def note(verb: str, resource: Resource[Any], name: str) -> None:
-        if verb == "get" and resource is PODS:
+    def note(verb: str, resource: resources.Resource[Any], name: str) -> None:
+        if verb == "get" and resource is resources.PODS:
             asked.append(cluster.clock.monotonic())
 
     async def story() -> None:

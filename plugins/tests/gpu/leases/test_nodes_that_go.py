@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from gangline.kube.resources import GPU_NODE_STATUSES, LEASES, NODES, Resource
+from gangline import custom_resources, resources
 from gangline.testing import make_node
-from gangline.wire.custom_resources import ALLOCATED
 
 from ..gpu_cases import report
 from ..lease_cases import LeaseCluster
@@ -27,18 +26,25 @@ class Goes:
         self._comes_back = comes_back
         self._is_gone = False
 
-    def __call__(self, verb: str, resource: Resource[Any], name: str) -> None:
+    def __call__(self, verb: str, resource: resources.Resource[Any], name: str) -> None:
         if verb == "bind":
             self.binds.append(name)
-        if verb == "create" and resource is LEASES and name.startswith(f"gpu-{self._node}") and not self._is_gone:
+        if (
+            verb == "create"
+            and resource is resources.LEASES
+            and name.startswith(f"gpu-{self._node}")
+            and not self._is_gone
+        ):
             self._is_gone = True
-            self._cluster.server.delete(NODES, self._node)
-            self._cluster.server.delete(GPU_NODE_STATUSES, self._node)
+            self._cluster.server.delete(resources.NODES, self._node)
+            self._cluster.server.delete(resources.GPU_NODE_STATUSES, self._node)
             if self._comes_back:  # another machine: the first two GPUs are not healthy
                 node = make_node(self._node)
                 node.metadata.uid = "another"
-                self._cluster.create(GPU_NODE_STATUSES, report(self._node, health={0: "Unhealthy", 1: "Unhealthy"}))
-                self._cluster.create(NODES, node)
+                self._cluster.create(
+                    resources.GPU_NODE_STATUSES, report(self._node, health={0: "Unhealthy", 1: "Unhealthy"})
+                )
+                self._cluster.create(resources.NODES, node)
 
 
 @pytest.mark.parametrize("granularity", ["device", "node"])
@@ -51,8 +57,8 @@ def test_a_pod_gets_devices_of_another_node_and_its_locks_are_gone(granularity: 
     async def story() -> None:
         async with cluster.scheduler(faults=goes, granularity=granularity):
             await cluster.until(lambda: GONE in cluster.notes("train") and not cluster.leases())
-            cluster.create(GPU_NODE_STATUSES, report("node-1"))
-            cluster.create(NODES, make_node("node-1"))
+            cluster.create(resources.GPU_NODE_STATUSES, report("node-1"))
+            cluster.create(resources.NODES, make_node("node-1"))
             await cluster.until_bound("train")
 
     cluster.play(story)
@@ -75,7 +81,7 @@ def test_devices_that_were_chosen_for_a_node_are_not_those_of_another_one_of_its
     cluster.play(story)
 
     assert goes.binds == ["train"]
-    assert (cluster.pod("train").metadata.annotations or {})[ALLOCATED] == "2,3"
+    assert (cluster.pod("train").metadata.annotations or {})[custom_resources.ALLOCATED] == "2,3"
 
 
 def test_a_gang_gives_all_its_devices_back_when_the_node_of_a_member_goes() -> None:
@@ -87,10 +93,10 @@ def test_a_gang_gives_all_its_devices_back_when_the_node_of_a_member_goes() -> N
 
     async def story() -> None:
         async with cluster.scheduler(faults=goes, gangs=True):
-            await cluster.until(lambda: "node-1" not in str(cluster.list(NODES)) and not cluster.leases())
+            await cluster.until(lambda: "node-1" not in str(cluster.list(resources.NODES)) and not cluster.leases())
             assert not goes.binds
-            cluster.create(GPU_NODE_STATUSES, report("node-2"))
-            cluster.create(NODES, make_node("node-2"))
+            cluster.create(resources.GPU_NODE_STATUSES, report("node-2"))
+            cluster.create(resources.NODES, make_node("node-2"))
             await cluster.until_bound("a-0", "a-1")
 
     cluster.play(story)

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from gangline.errors import Forbidden, GanglineError, InvalidObject, Unavailable
-from gangline.kube.resources import GPU_CLAIMS, LEASES, PODS, Resource
+from gangline import Forbidden, GanglineError, InvalidObject, Unavailable, resources
 from gangline.testing import FakeClock
 from gangline_plugins.gpu.leases.reaper import SWEEP
 from gangline_plugins.gpu.leases.retrying import AT_ONCE, LONGEST, MOST, Retries
@@ -72,7 +71,7 @@ def test_devices_are_free_soon_after_the_api_server_works_again(verb: str, caplo
     cluster = one_pod()
     is_down = False
 
-    def faults(asked: str, resource: Resource[Any], name: str) -> Exception | None:
+    def faults(asked: str, resource: resources.Resource[Any], name: str) -> Exception | None:
         return Unavailable(503, "ServiceUnavailable", "not now") if is_down and asked == verb else None
 
     async def story() -> None:
@@ -81,7 +80,7 @@ def test_devices_are_free_soon_after_the_api_server_works_again(verb: str, caplo
             await cluster.until_bound("train")
             await asyncio.sleep(SWEEP / 3)
             is_down = True
-            cluster.server.delete(PODS, "train", grace_period_seconds=0)
+            cluster.server.delete(resources.PODS, "train", grace_period_seconds=0)
             await asyncio.sleep(4)
             is_down = False
             await cluster.until(lambda: not cluster.leases(), 4 + SOON)
@@ -104,11 +103,11 @@ def test_leases_of_an_attempt_that_cannot_be_released_at_once_are_released_soon(
     cluster = one_pod()
     is_down = True
 
-    def faults(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+    def faults(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
         if verb == "bind":
-            cluster.server.delete(GPU_CLAIMS, "claim")  # so that there is no second attempt
+            cluster.server.delete(resources.GPU_CLAIMS, "claim")  # so that there is no second attempt
             return Forbidden(403, "Forbidden", "pods/binding is forbidden")
-        return failure if is_down and verb == "get" and resource is LEASES else None
+        return failure if is_down and verb == "get" and resource is resources.LEASES else None
 
     async def story() -> None:
         nonlocal is_down

@@ -1,0 +1,268 @@
+"""People look at the cluster in a browser: on a large screen and a phone, with a mouse, a keyboard and a screen reader.
+
+The browser is a real one. The cluster is made up, except in the last story.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page, expect
+
+from gangline.remedies import Remedies, Remedy, RemedyCost, RemedyKind
+from gangline_e2e.browser import PATIENCE, Browser, chromium, first_picture, hindrances, work_of_frames
+from gangline_e2e.scenes import busy, small
+from gangline_e2e.shown import MadeUp
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
+VIEWS = ("Map", "Nodes", "Workloads", "Queue", "Timeline", "History")
+SCRIPT = "<script>document.title='pwned'</script><img src=x onerror=document.title='pwned'>"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def started(chromium_program: str) -> AsyncIterator[Browser]:
+    """A chromium for all stories."""
+    async with chromium(chromium_program) as found:
+        yield found
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def browser(started: Browser) -> AsyncIterator[Browser]:
+    """A chromium whose pages must not complain of anything."""
+    started.complaints.clear()
+    yield started
+    assert started.complaints == []
+
+
+async def view(page: Page, name: str) -> None:
+    """Go to a view."""
+    await page.get_by_role("navigation").get_by_role("link", name=name, exact=True).click()
+    await expect(page.locator(f"#{name.lower()}")).to_be_visible(timeout=PATIENCE)
+
+
+async def expect_a_node_in_sight(page: Page) -> None:
+    """A click near the middle of the map chooses a node."""
+    box = await page.locator("#canvas").bounding_box()
+    assert box is not None
+    await page.mouse.click(box["x"] + 0.4 * box["width"], box["y"] + box["height"] / 2)
+
+    await expect(page.locator("#details h2").last).to_have_text(re.compile(r"^node-\d+$"))
+
+
+@pytest.mark.parametrize(("scheme", "rules"), [("light", ()), ("dark", ("color-contrast",))], ids=["light", "dark"])
+async def test_nothing_hinders_anybody_in_any_view_in_light_and_dark(
+    browser: Browser, scheme: str, rules: tuple[str, ...]
+) -> None:
+    async with busy().served() as url, browser.open(url, color_scheme=scheme) as page:
+        for name in VIEWS:
+            await view(page, name)
+            assert await hindrances(page, rules) == [], name
+        await view(page, "Workloads")
+        for name in ("team/night", "team/next"):
+            await page.get_by_role("button", name=name).click()
+            await expect(page.locator("#details h2")).to_have_text(name)
+            assert await hindrances(page, rules) == [], name
+
+
+async def test_every_view_says_who_has_the_gpus_and_why_others_wait(browser: Browser) -> None:
+    async with small().served() as url, browser.open(url) as page:
+        await expect(page.locator("#summary")).to_have_text(
+            "34 of 128 GPUs used on 16 nodes · 1 sick · 1 pod waiting", timeout=PATIENCE
+        )
+        await view(page, "Nodes")
+        rows = page.locator("#nodes tbody tr")
+        await expect(rows).to_have_count(16)
+        await expect(rows.nth(4)).to_contain_text("2 of 8")
+        await expect(rows.nth(5)).to_contain_text("1 sick")
+        await expect(rows.nth(8)).to_contain_text("cordoned")
+        await expect(rows.nth(9)).to_contain_text("maintenance=soon:NoSchedule")
+        await view(page, "Workloads")
+        await page.get_by_role("button", name="team/train").click()
+        await expect(page.locator("#details")).to_contain_text("train-3 (GPU 0, 1, 2, 3, 4, 5, 6, 7) on node-3")
+        await view(page, "Queue")
+        await expect(page.locator("#queue tbody tr")).to_contain_text("16 Insufficient nvidia.com/gpu")
+
+
+async def test_the_time_line_says_what_runs_what_is_kept_what_is_backfilled_and_what_waits(browser: Browser) -> None:
+    async with busy().served() as url, browser.open(url) as page:
+        await view(page, "Timeline")
+        rows = page.locator("#timeline tbody tr")
+
+        await expect(rows).to_have_text(
+            [
+                re.compile(r"^team/next16room is kept.*starts \d\d:\d\d \(in 2[45] min\)"),
+                re.compile(r"^team/large64waits"),
+                re.compile(r"^other/filler2backfilled.*ends \d\d:\d\d \(in (10|9) min\) at the latest"),
+                re.compile(r"^team/night8runs.*\(in 2[45] min\) at the latest"),
+                re.compile(r"^(team/train32|other/serve2)runs"),
+                re.compile(r"^(team/train32|other/serve2)runs"),
+            ]
+        )
+        await page.get_by_label("Namespace").select_option("other")
+        await expect(rows).to_have_count(2)
+
+
+async def test_a_workload_says_why_it_is_there_or_what_is_kept_for_it(browser: Browser) -> None:
+    async with busy().served() as url, browser.open(url) as page:
+        await view(page, "Timeline")
+        details = page.locator("#details")
+        await page.get_by_role("button", name="team/night").click()
+        await expect(details).to_contain_text("night was placed on node-6", timeout=PATIENCE)
+        await expect(details).to_contain_text("7 nodes were feasible")
+        await expect(details.get_by_role("row", name="LeafSpine")).to_contain_text("81.5")
+        await page.get_by_role("button", name="team/next").click()
+        await expect(details).to_contain_text("16 GPUs on 2 nodes (node-6, node-10)")
+        await expect(details.locator("code")).to_have_text("gangline explain pod/next -n team")
+        await page.get_by_role("button", name="team/train").click()
+
+        await expect(details).to_contain_text("The scheduler does not remember the decision", timeout=PATIENCE)
+
+
+async def test_what_would_let_a_workload_start_is_tried_when_a_viewer_asks(browser: Browser) -> None:
+    shown = MadeUp(2)
+    unit = shown.wait("late", "2 Insufficient nvidia.com/gpu", gpus=16)
+    sentences = [f"Request 8 {SCRIPT} per pod instead of 16.", "Prefer the level leaf."]
+    remedies = tuple(Remedy(RemedyKind.PREFER_LEVEL, sentence, {}, RemedyCost()) for sentence in sentences)
+    async with shown.served() as url, browser.open(url) as page:
+        await view(page, "Queue")
+        await page.get_by_role("button", name="team/late").click()
+        details, said = page.locator("#details"), page.locator("#said")
+        await details.get_by_role("button", name="Try changes").focus()
+        await page.keyboard.press("Enter")
+        await expect(said).to_have_text("It waits no longer")
+        shown.remedies[unit] = Remedies("pod team/late", remedies, 9, is_complete=False)
+        await page.keyboard.press("Enter")  # the button still has the focus
+
+        await expect(details.get_by_role("listitem")).to_have_text(sentences)
+        await expect(said).to_have_text("2 changes would let it start, each alone, the cheapest first")
+        await expect(details).to_contain_text("There may be others")
+        await expect(details.locator("code")).to_have_text("gangline explain pod/late -n team")
+        assert await hindrances(page) == []
+        await page.emulate_media(color_scheme="dark")
+        assert await hindrances(page, ("color-contrast",)) == []
+
+
+async def test_the_last_hours_are_curves_with_words_and_a_table(browser: Browser) -> None:
+    async with busy().served() as url, browser.open(url) as page:
+        await view(page, "History")
+
+        await expect(page.locator("#history figure")).to_have_count(6)
+        latency = page.get_by_role("img", name=re.compile("^Time for a decision from .* 99 of 100: "))
+        await expect(latency).to_be_visible()
+        rows = page.locator("#history tbody tr")
+        await expect(rows).to_have_count(8)
+        await expect(rows.first).to_contain_text("44 of 128")
+
+
+async def test_what_changes_in_the_cluster_changes_on_the_page(browser: Browser) -> None:
+    shown = small()
+    async with shown.served() as url, browser.open(url) as page:
+        await view(page, "Nodes")
+        shown.bind("late", 15, range(4), "other")
+        shown.report(15, sick=[7])
+
+        row = page.locator("#nodes tbody tr").nth(15)
+        await expect(row).to_contain_text("4 of 8", timeout=PATIENCE)
+        await expect(row).to_contain_text("other/late")
+        await expect(row).to_contain_text("1 sick")
+        shown.cache.remove_node("node-15")
+        await expect(page.locator("#nodes tbody tr")).to_have_count(15)
+
+
+async def test_filters_leave_out_what_does_not_fit(browser: Browser) -> None:
+    async with small().served() as url, browser.open(url) as page:
+        await view(page, "Nodes")
+        rows = page.locator("#nodes tbody tr")
+        await page.get_by_label("Namespace").select_option("other")
+        await expect(rows).to_have_count(1)
+        await page.get_by_role("button", name="Show all").click()
+        await page.get_by_label("State of nodes").select_option("sick")
+        await expect(rows).to_have_text(re.compile("^node-5"))
+        await page.get_by_role("button", name="Show all").click()
+        await page.get_by_role("searchbox").fill("train-2")
+
+        await expect(rows).to_have_count(4)  # those of its gang
+        await expect(page.locator("#said")).to_have_text("4 nodes fit the filter")
+
+
+async def test_a_keyboard_is_enough_and_what_is_chosen_is_said(browser: Browser) -> None:
+    async with small().served() as url, browser.open(url) as page:
+        await page.locator("#canvas").focus()
+        await page.keyboard.press("ArrowRight")
+        await expect(page.locator("#said")).to_have_text("node-0, spine-0 / leaf-0, 8 of 8 GPUs used")
+        await page.keyboard.press("ArrowDown")
+        await page.keyboard.press("Enter")
+
+        await expect(page.locator("#said")).to_contain_text("node-1, ")
+        await expect(page.locator("#said")).to_contain_text("workload team/train")
+        await expect(page.locator("#details")).to_contain_text("NVLink between 0, 1, 2, 3; NVLink between 4, 5, 6, 7")
+        await page.keyboard.press("Escape")
+        await expect(page.locator("#said")).to_have_text("Nothing is chosen")
+
+
+async def test_a_click_on_the_map_chooses_a_node(browser: Browser) -> None:
+    async with small().served() as url, browser.open(url) as page:
+        await expect_a_node_in_sight(page)
+
+
+async def test_nodes_that_come_later_are_in_sight(browser: Browser) -> None:
+    shown = MadeUp(0)
+    async with shown.served() as url, browser.open(url) as page:
+        await expect(page.locator("#summary")).to_have_text("0 of 0 GPUs used on 0 nodes · 0 pods waiting")
+        for number in range(16):
+            shown.change_node(number)
+        await expect(page.locator("#summary")).to_contain_text("on 16 nodes", timeout=PATIENCE)
+        await expect_a_node_in_sight(page)
+
+
+async def test_names_are_text(browser: Browser) -> None:
+    shown = MadeUp(1)
+    shown.bind(SCRIPT, 0, [0], SCRIPT)
+    shown.wait(SCRIPT, SCRIPT, namespace=SCRIPT)
+    async with shown.served() as url, browser.open(url) as page:
+        for name in ("Nodes", "Workloads", "Queue"):
+            await view(page, name)
+            await page.locator(f"#{name.lower()}").get_by_role("button").last.click()
+            await expect(page.locator("#details")).to_contain_text(SCRIPT if name != "Nodes" else "node-0")
+
+        assert await page.title() == "Gangline"
+        assert await page.locator("img").count() == 0
+
+
+async def test_the_page_fits_on_a_phone(browser: Browser) -> None:
+    async with (
+        busy().served() as url,
+        browser.open(url, viewport={"width": 360, "height": 740}, has_touch=True) as page,
+    ):
+        for name in VIEWS:
+            await view(page, name)
+            width = await page.evaluate("() => document.documentElement.scrollWidth")
+            assert width <= 360, name
+
+
+async def test_five_thousand_nodes_are_moved_without_a_jerk(browser: Browser) -> None:
+    shown = MadeUp(5000)
+    shown.fill(gangs=70, size=64)
+    began = time.monotonic()
+    async with shown.served() as url, browser.open(url) as page:
+        await expect(page.locator("#summary")).to_contain_text("35840 of 40000 GPUs used on 5000 nodes")
+        loaded = time.monotonic() - began
+        first = await first_picture(page)
+        await page.get_by_role("button", name="Zoom in").click(click_count=5)
+        await work_of_frames(page)
+        await page.mouse.move(300, 400)
+        await page.mouse.down()
+        for step in range(120):
+            await page.mouse.move(300 + 4 * (step % 60), 400 + 2 * step)
+        await page.mouse.up()
+        work = await work_of_frames(page)
+
+        middle, most = work[len(work) // 2], work[len(work) * 19 // 20]
+        print(f"first picture after {first:.0f} ms, {loaded:.2f} s with the start of the browser")
+        print(f"work for a frame: {middle:.1f} ms, 19 of 20 at most {most:.1f} ms, the longest {work[-1]:.1f} ms")
+        assert len(work) > 20
+        assert middle < 16.7

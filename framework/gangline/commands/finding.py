@@ -1,0 +1,133 @@
+"""Finds the running scheduler, and asks it with the credentials of the kubeconfig for the time of a block.
+
+A command asks the scheduler at the given address, else the chart's pods through `kubectl port-forward`. If no pod
+answers, the chart's ConfigMap shows at least the configuration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from gangline import config
+from gangline.commands.forwarding import ended_in_order, forwarded, pods_of_scheduler
+from gangline.commands.reaching import Reached
+from gangline.commands.running import Get, Running, configured, context_for, not_given, unreachable, url_of
+from gangline.config import SchedulerConfiguration
+from gangline.errors import ApiError, ConfigError, GanglineError
+from gangline.kube.auth import Credentials
+from gangline.kube.transport import bounded
+
+PATIENCE = 3.0
+"""Seconds that an endpoint has to answer."""
+FORWARDING = 5.0
+"""Seconds that kubectl has to reach a pod; all pods are reached at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundScheduler:
+    """What was found of the running scheduler."""
+
+    running: Running | None
+    refusal: str = ""
+    """Why a replica could not be asked, in one line; "" if every replica answers."""
+
+
+@asynccontextmanager
+async def find_running(there: Reached, address: str | None) -> AsyncIterator[FoundScheduler]:
+    """The scheduler at an address, or the chart's scheduler. Raises GanglineError for an address without one."""
+    if address is not None:
+        async with _asked(address, there.credentials) as get:
+            yield FoundScheduler(await _at(address, get))
+        return
+    async with _forwarded(there) as found:
+        yield found if found.running is not None else FoundScheduler(await configured(there.client), found.refusal)
+
+
+@asynccontextmanager
+async def _forwarded(there: Reached) -> AsyncIterator[FoundScheduler]:
+    """The scheduler whose pods kubectl reaches."""
+    try:
+        pods = await pods_of_scheduler(there.client)
+    except GanglineError as error:
+        yield FoundScheduler(None, _line(error))
+        return
+    with ended_in_order():
+        async with AsyncExitStack() as stack:
+            async with asyncio.TaskGroup() as group:
+                asked = [group.create_task(_reach(*pod, there, stack)) for pod in pods]
+            yield _found([task.result() for task in asked])
+
+
+async def _at(address: str, get: Get) -> Running:
+    try:
+        return Running(address, await _configuration(get), [get])
+    except ApiError as error:
+        raise not_given("--scheduler", error) from error
+    except GanglineError as error:
+        raise ConfigError("--scheduler", address, str(error)) from error
+
+
+async def _reach(namespace: str, pod: str, there: Reached, stack: AsyncExitStack) -> tuple[Running | None, str]:
+    """What a pod tells, with its endpoint open on the stack; or None and why it tells nothing."""
+    where = f"the running scheduler {namespace}/{pod}"
+    try:
+        address = await stack.enter_async_context(forwarded(namespace, pod, there.connection, FORWARDING))
+        get = await stack.enter_async_context(_asked(address, there.credentials))
+        return Running(where, await _configuration(get), [get]), ""
+    except ApiError as error:
+        return None, _line(not_given(where, error))
+    except GanglineError as error:
+        return None, _line(error)
+
+
+def _found(answers: Sequence[tuple[Running | None, str]]) -> FoundScheduler:
+    """All replicas that answer as one scheduler, and the first reason why one does not."""
+    refusal = next((why for _, why in answers if why), "")
+    there = [running for running, _ in answers if running is not None]
+    if not there:
+        return FoundScheduler(None, refusal)
+    endpoints = [get for running in there for get in running.endpoints]
+    return FoundScheduler(Running(there[0].where, there[0].configuration, endpoints), refusal)
+
+
+def _line(error: GanglineError) -> str:
+    return " ".join(str(error).split())
+
+
+async def _configuration(get: Get) -> SchedulerConfiguration:
+    body = await get("/configz")
+    try:
+        document = msgspec.json.decode(body)["componentconfig"]
+        document.pop("extenders", None)  # their keys are not told, and nobody asks them here
+    except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError("/configz", "", "is not what a scheduler answers") from error
+    return config.load(msgspec.json.encode(document), "/configz")
+
+
+@asynccontextmanager
+async def _asked(address: str, credentials: Credentials) -> AsyncIterator[Get]:
+    """An endpoint; over TLS it is asked with the credentials for the API server."""
+    url = url_of(address, "http", "https")
+    context = context_for(url.host or "", credentials)
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PATIENCE)) as session:
+
+        async def get(path: str) -> bytes:
+            authorization = await credentials.authorization() if url.scheme == "https" else None
+            headers = {"Authorization": authorization} if authorization else {}
+            asked = url.join(URL(path))
+            try:
+                async with session.get(asked, headers=headers, ssl=context) as answer:
+                    if answer.status != 200:
+                        raise ApiError(answer.status, answer.reason or "", f"{asked} answers {answer.status}")
+                    return await bounded(answer, path)
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise unreachable(url, error) from error
+
+        yield get

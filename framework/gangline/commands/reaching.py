@@ -1,0 +1,118 @@
+"""The connection of a command to the API server: found as kubectl finds it, tried once, and its failures in one line.
+
+Each failure names the context and the API server, says why, and says what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+import msgspec
+
+from gangline.commands.options import Connection
+from gangline.errors import ApiError, ClusterError, ConfigError, Forbidden, NotAllowed, NotFound
+from gangline.kube import auth
+from gangline.kube.auth import Credentials
+from gangline.kube.client import HttpClient
+from gangline.kube.interface import Client
+
+PATIENCE = 10.0
+"""Seconds within which the API server has to give its first answer."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reached:
+    """An API server that has answered."""
+
+    client: HttpClient
+    credentials: Credentials
+    where: str
+    """The context and the address, for messages."""
+    version: str
+    """The version of the API server; "" if the server does not say."""
+    connection: Connection
+    """The options by which the API server was found, for kubectl."""
+
+
+class _ServerVersion(msgspec.Struct, rename="camel"):
+    git_version: str
+
+
+@asynccontextmanager
+async def reached(connection: Connection) -> AsyncIterator[Reached]:
+    """A client of the API server for a block, in which ApiErrors that the user can act upon become ClusterErrors."""
+    credentials = credentials_of(connection)
+    where = f"{context_of(credentials)} ({credentials.server})"
+    with _explained(where, connection):
+        async with HttpClient(credentials) as client:
+            yield Reached(client, credentials, where, await _version(client, where), connection)
+
+
+@asynccontextmanager
+async def connected(kubeconfig: str | None = None, context: str | None = None) -> AsyncIterator[Client]:
+    """A client of the API server for a block, with the same errors as `reached`."""
+    async with reached(Connection(kubeconfig, context)) as there:
+        yield there.client
+
+
+def context_of(credentials: Credentials) -> str:
+    """The name of the context of credentials, in words for messages."""
+    return f"context {credentials.context}" if credentials.context else "the service account of this pod"
+
+
+def credentials_of(connection: Connection) -> Credentials:
+    """The credentials for the context. Raises ClusterError."""
+    try:
+        return auth.load(connection.kubeconfig, connection.context)
+    except ConfigError as error:
+        where = f"context {connection.context}" if connection.context else "no API server is known"
+        advice = "name a kubeconfig with --kubeconfig or $KUBECONFIG, and one of its contexts with --context"
+        raise ClusterError(where, str(error), advice) from error
+
+
+async def _version(client: HttpClient, where: str) -> str:
+    """The version of the API server; the first request of a command, which is not repeated."""
+    try:
+        return msgspec.json.decode(await client.raw("/version", PATIENCE), type=_ServerVersion).git_version
+    except Forbidden:
+        return ""
+    except (NotFound, msgspec.MsgspecError) as error:
+        why = "something answers there that is no API server"
+        raise ClusterError(where, why, "correct the server of the kubeconfig") from error
+
+
+@contextmanager
+def _explained(where: str, connection: Connection) -> Iterator[None]:
+    """A block in which ApiErrors become ClusterErrors: each names the place, the reason, and what the user can do."""
+    try:
+        yield
+    except Forbidden as error:
+        context = f" --context {connection.context}" if connection.context else ""
+        advice = (
+            "ask for the right (page Rights of the documentation); "
+            f"`kubectl auth can-i --list{context}` shows those that you have"
+        )
+        raise NotAllowed(where, error.message, advice) from error
+    except ApiError as error:
+        if error.status == 401:
+            why = "the API server does not accept these credentials (401 Unauthorized)"
+            raise ClusterError(where, why, "log in again, or choose another context with --context") from error
+        if error.status == 0:
+            advice = "check the network and the server of the kubeconfig, or choose another context with --context"
+            raise ClusterError(where, f"no API server answers: {_reason(error)}", advice) from error
+        if error.status in (429, *range(500, 600)):
+            raise ClusterError(where, f"the API server answers {error}", "try again, or look at its log") from error
+        raise
+
+
+def _reason(error: ApiError) -> str:
+    """Why there is no answer: the error of the system or of TLS, without the words of aiohttp."""
+    cause = getattr(error.__cause__, "os_error", None) or getattr(error.__cause__, "certificate_error", None)
+    if isinstance(cause, socket.gaierror) or not isinstance(cause, OSError):
+        return str(cause or error)
+    is_plain = cause.errno is not None and cause.errno > 0 and type(cause).__module__ == "builtins"
+    return os.strerror(cause.errno) if is_plain and cause.errno else str(cause)

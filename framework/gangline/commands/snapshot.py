@@ -1,0 +1,101 @@
+"""`gangline snapshot`: keeps everything that Gangline reads of a cluster in a file, to answer questions later."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from gangline import config
+from gangline.api.plugin import Clock
+from gangline.clock import SystemClock
+from gangline.commands import options
+from gangline.commands.finding import find_running
+from gangline.commands.judging import judge
+from gangline.commands.options import Connection
+from gangline.commands.reaching import reached
+from gangline.commands.running import Judges, Running, judges
+from gangline.errors import ConfigError
+from gangline.explain.snapshots import RecordedClient, RecordingClient, Snapshot, SnapshotClock, decode, encode
+from gangline.kube.interface import Client
+from gangline.plurals import many
+
+
+@click.group()
+def snapshot() -> None:
+    """Keep what Gangline reads of a cluster in a file, without Secrets, env, args and command."""
+
+
+@snapshot.command(short_help="List the cluster once, and write FILE.")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@options.CONFIG
+@options.PROFILE
+@options.SCHEDULER
+@options.connection
+def save(connection: Connection, file: Path, files: Sequence[str], profile: str | None, scheduler: str | None) -> None:
+    """List the cluster once, and write FILE; `whatif` and `explain` ask it with --snapshot FILE. Nothing is changed.
+
+    The file has the objects as Gangline reads them, and the profiles: those of the running scheduler or, if the
+    scheduler does not answer, the installed ones.
+    """
+    taken, _ = asyncio.run(take_live(files, profile, scheduler, connection))
+    size = write(file, taken)
+    objects = sum(len(listed.items) for listed in taken.lists)
+    click.echo(f"{file}: {many(objects, 'object')}, {many(size, 'byte')}")
+
+
+async def take_live(
+    files: Sequence[str], profile: str | None, scheduler: str | None, connection: Connection
+) -> tuple[Snapshot, str]:
+    """The cluster as it is now, and its context. Raises ApiError and ConfigError."""
+    async with reached(connection) as there:
+        async with find_running(there, scheduler) as found:
+            by = await judges(there.client, files, profile, found.running)
+        return await take(there.client, by), there.where
+
+
+async def take(client: Client, by: Judges, clock: Clock | None = None) -> Snapshot:
+    """Record all objects that Gangline reads to judge the cluster. Raises ApiError and ConfigError."""
+    clock = clock or SystemClock()
+    recorder = RecordingClient(client)
+    await judge(recorder, by.configuration, clock)
+    return recorder.snapshot(clock.now(), by.configuration, by.source)
+
+
+def write(file: Path, taken: Snapshot) -> int:
+    """Write the file as a whole or not at all, for its owner alone; returns its size. Raises ConfigError."""
+    data = encode(taken)
+    try:
+        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        try:
+            with os.fdopen(descriptor, "wb") as out:
+                out.write(data)
+            os.replace(name, file)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise ConfigError(str(file), "", f"cannot be written: {error.strerror}") from error
+    return len(data)
+
+
+def read(file: Path) -> Snapshot:
+    """Read a file that `write` has made. Raises ConfigError."""
+    try:
+        return decode(file.read_bytes(), str(file))
+    except OSError as error:
+        raise ConfigError(str(file), "", f"cannot be read: {error.strerror}") from error
+
+
+async def recorded(file: Path, files: Sequence[str], profile: str | None) -> tuple[Client, Judges, Clock]:
+    """A client that answers from a snapshot, the profiles to judge by, and a clock that stands at the time of the
+    snapshot. Raises ConfigError.
+    """
+    taken = read(file)
+    running = Running(f"{file}, from {taken.source}", config.load(taken.configuration, str(file)))
+    client = RecordedClient(taken, str(file))
+    return client, await judges(client, files, profile, running), SnapshotClock(taken.taken_at)

@@ -1,0 +1,94 @@
+"""`gangline ui`: shows the page of the running scheduler in a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import webbrowser
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+
+import click
+
+from gangline.commands import options
+from gangline.commands.forwarding import forwarded, pods_of_scheduler
+from gangline.commands.options import Connection
+from gangline.commands.reaching import credentials_of, reached
+from gangline.commands.relaying import Relay, Upstream
+from gangline.errors import GanglineError
+from gangline.kube.auth import Credentials
+
+
+@click.command()
+@options.SCHEDULER
+@options.connection
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on this machine. Default: a free port.")
+@click.option(
+    "--browser/--no-browser",
+    default=True,
+    show_default=True,
+    help="Open the page in a browser, or only print its address.",
+)
+def ui(scheduler: str | None, connection: Connection, port: int, browser: bool) -> None:
+    """Show the cluster live in a browser until Ctrl-C: spines, leaves, nodes, GPUs and the queue.
+
+    The command reaches the scheduler by `kubectl port-forward`, or at --scheduler https://HOST:PORT, and shows what the
+    user of the kubeconfig may see. The printed address holds a key and works on this machine alone.
+    """
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_show(scheduler, connection, port, browser))
+
+
+async def _show(scheduler: str | None, connection: Connection, port: int, browser: bool) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(
+        signal.SIGTERM, stop.set
+    )  # so that kubectl is ended with this command
+    async with AsyncExitStack() as stack:
+        relay = Relay(await _upstream(scheduler, connection, stack), port)
+        await relay.start()
+        stack.push_async_callback(relay.stop)
+        click.echo(relay.address)
+        if browser:
+            await asyncio.to_thread(webbrowser.open, relay.address)
+        await stop.wait()
+
+
+async def _upstream(scheduler: str | None, connection: Connection, stack: AsyncExitStack) -> Upstream:
+    """The scheduler at the address, else the leader among the chart's pods, else one of them. Raises GanglineError."""
+    if scheduler is not None:
+        upstream = await _open(scheduler, credentials_of(connection), stack)
+        await upstream.check()
+        return upstream
+    async with reached(connection) as there:
+        pods = await pods_of_scheduler(there.client)
+    return await leader_among(pods, connection, there.credentials, stack)
+
+
+async def leader_among(
+    pods: Sequence[tuple[str, str]], connection: Connection, credentials: Credentials, stack: AsyncExitStack
+) -> Upstream:
+    """The leader among pods, by namespace and name, else one that serves the page. Raises GanglineError."""
+    found: list[Upstream] = []
+    refused: GanglineError | None = None
+    for namespace, pod in pods:
+        try:
+            address = await stack.enter_async_context(forwarded(namespace, pod, connection))
+            upstream = await _open(address, credentials, stack)
+            await upstream.check()
+            leads = await upstream.leads()
+        except GanglineError as error:
+            refused = error
+            continue
+        if leads:
+            return upstream
+        found.append(upstream)
+    if not found and refused is not None:
+        raise refused
+    return found[0]
+
+
+async def _open(address: str, credentials: Credentials, stack: AsyncExitStack) -> Upstream:
+    upstream = Upstream(address, credentials)
+    stack.push_async_callback(upstream.close)
+    return upstream

@@ -1,0 +1,52 @@
+"""Which rejected pods are alike: the plugins that rejected one of them would now reject each of them.
+
+Each node was rejected by a plugin. If all these plugins declare `reads`, their verdicts follow from the class of the
+pod, from their own answer to `identity`, and from the cluster. So they reject every node for other pods as well that
+are equal in this, whatever other plugins think of those pods. The plugins' answers may change while pods wait, for
+example because a claim has changed that pods name; so pods for which a plugin answers anything are alike only if their
+labels, annotations and owners are equal too. No pod is like another one that has a nomination or claims of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from gangline.profile.answers import identity_of
+from gangline.profile.runtime import Runtime
+from gangline.state.pods import PodInfo
+
+
+def kind_of(pod: PodInfo, runtime: Runtime, plugins: frozenset[str]) -> Hashable | None:
+    """A value that is equal for pods which these plugins reject alike; None if no other pod is known to be like it.
+
+    The plugins have rejected the pod by their filters, or register events for it. Raises PluginError.
+    """
+    if pod.nominated_node_name or pod.claims or pod.extended_claim or pod.cls.spec.resource_claims:
+        return None
+    profile = runtime.profile
+    if not all(_is_plain(name, runtime) for name in plugins):
+        return None
+    asked = [identity for identity in profile.identities if identity.name in plugins]
+    if not asked:
+        return (pod.cls.id,)
+    said = identity_of(asked, pod, runtime.handle.workload(pod))
+    if all(answer is None for answer in said):
+        return (pod.cls.id,)
+    owners = tuple(owner.uid for owner in pod.owners)
+    return (pod.cls.id, pod.labels.id, frozenset(pod.annotations.items()), owners, *said)
+
+
+def _is_plain(name: str, runtime: Runtime) -> bool:
+    """Whether the verdicts of a plugin follow from the class and identity of a pod, or the plugin gives none.
+
+    A plugin without filters may be named only because its events can help the pod. If one of these events has a hint,
+    the hint may read anything of the pod, so the pod counts as unlike others.
+    """
+    profile = runtime.profile
+    if name not in profile.plugins:
+        return False
+    if getattr(profile.plugins[name], "reads", None) is not None:
+        return True
+    judging = (impl.name for point in ("pre_filter", "filter") for impl in profile.points.get(point, ()))
+    events = profile.events.get(name) or ()
+    return name not in judging and all(event.hint is None for event in events)

@@ -1,0 +1,28 @@
+// The colours of the page, and one for each workload.
+
+const GOLDEN = 137.508; // degrees: neighbouring numbers get colours that are far apart
+
+export class Colours {
+  constructor() {
+    this.made = new Map();
+    this.read();
+  }
+
+  // Reads the style sheet, whose colours follow the light or the dark of the system.
+  read() {
+    const style = getComputedStyle(document.documentElement);
+    for (const name of ["back", "panel", "text", "quiet", "line", "link", "free", "other", "sick", "off", "chosen", "light"])
+      this[name] = style.getPropertyValue(`--${name}`).trim();
+    this.freeLine = style.getPropertyValue("--free-line").trim();
+    this.made.clear();
+  }
+
+  of(number) {
+    let colour = this.made.get(number);
+    if (!colour) {
+      colour = `hsl(${Math.round(number * GOLDEN) % 360} 58% ${this.light})`;
+      this.made.set(number, colour);
+    }
+    return colour;
+  }
+}

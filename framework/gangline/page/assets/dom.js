@@ -1,0 +1,56 @@
+// Makes elements. Texts become text and nothing else: no name can become markup.
+
+export function el(tag, attributes, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (value === false || value === null || value === undefined) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else made.setAttribute(name, value === true ? "" : String(value));
+  }
+  for (const child of children.flat(Infinity)) {
+    if (child === null || child === undefined || child === "") continue;
+    made.append(child instanceof Node ? child : document.createTextNode(String(child)));
+  }
+  return made;
+}
+
+export function link(text, onclick) {
+  return el("button", { type: "button", class: "link", onclick }, text);
+}
+
+export function count(number, one, many = `${one}s`) {
+  return `${number} ${number === 1 ? one : many}`;
+}
+
+// How long a time is past, or with the two changed to come.
+export function ago(seconds, now) {
+  const past = Math.max(0, now - seconds);
+  for (const [unit, size] of [["d", 86400], ["h", 3600], ["min", 60]]) if (past >= size) return `${Math.floor(past / size)} ${unit}`;
+  return `${Math.floor(past)} s`;
+}
+
+export function percent(part, whole) {
+  return whole ? `${Math.round((100 * part) / whole)} %` : "–";
+}
+
+// A duration with two digits or so.
+export function lasting(seconds) {
+  if (!seconds) return "0 s";
+  for (const [unit, size, least] of [["h", 3600, 7200], ["min", 60, 120], ["s", 1, 1], ["ms", 1e-3, 0]])
+    if (seconds >= least) return `${Number((seconds / size).toPrecision(2))} ${unit}`;
+}
+
+const sameDay = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const otherDay = new Intl.DateTimeFormat("en-GB", { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+
+// The time of a clock, with the day if that is not today.
+export function clock(seconds, now) {
+  const then = new Date(1000 * seconds);
+  return (then.toDateString() === new Date(1000 * now).toDateString() ? sameDay : otherDay).format(then);
+}
+
+// A time, and how long it is past or to come.
+export function moment(seconds, now) {
+  const said = seconds >= now ? `in ${ago(now, seconds)}` : `${ago(seconds, now)} ago`;
+  return `${clock(seconds, now)} (${said})`;
+}

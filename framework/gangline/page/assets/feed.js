@@ -1,0 +1,63 @@
+// Follows the scheduler: the whole picture once, then its changes.
+
+const PATIENCE = 3000; // milliseconds without a connection until that is said
+const AGAIN = [1000, 2000, 5000, 10000];
+
+export class Feed {
+  constructor(model, onNews, onState) {
+    this.model = model;
+    this.onNews = onNews;
+    this.onState = onState;
+    this.failures = 0;
+  }
+
+  async start() {
+    this.stream?.close();
+    clearTimeout(this.doubt);
+    try {
+      const answer = await fetch("ui/state"); // the first time the answer that index.html has asked for
+      if (!answer.ok) throw new Error(await sentence(answer));
+      this.model.load(await answer.json());
+    } catch (error) {
+      this.#failed(error);
+      return;
+    }
+    this.failures = 0;
+    this.onNews();
+    this.#follow();
+  }
+
+  #follow() {
+    const stream = new EventSource(`ui/events?after=${encodeURIComponent(this.model.position)}`);
+    this.stream = stream;
+    stream.addEventListener("open", () => this.#isLive());
+    stream.addEventListener("message", (event) => {
+      this.model.apply(JSON.parse(event.data));
+      this.onNews();
+    });
+    stream.addEventListener("reset", () => this.start());
+    stream.addEventListener("error", () => {
+      if (stream.readyState === EventSource.CLOSED) this.#failed(new Error("the connection was refused"));
+      else this.doubt ??= setTimeout(() => this.onState("The connection is lost; trying again …", true), PATIENCE);
+    });
+    this.onState("live", false);
+  }
+
+  #isLive() {
+    clearTimeout(this.doubt);
+    this.doubt = undefined;
+    this.onState("live", false);
+  }
+
+  #failed(error) {
+    this.stream?.close();
+    this.onState(`No news: ${error.message}. Trying again …`, true);
+    const pause = AGAIN[Math.min(this.failures++, AGAIN.length - 1)];
+    setTimeout(() => this.start(), pause);
+  }
+}
+
+async function sentence(answer) {
+  const text = (await answer.text()).trim().slice(0, 200);
+  return `${answer.status} ${text}`;
+}

@@ -1,0 +1,120 @@
+// The same as on the map, as tables, a page at a time.
+
+import { ago, count, el, link } from "./dom.js";
+import { conditionsOf, nameOf, placeOf } from "./details.js";
+import { inOrder } from "./model.js";
+
+const PAGE = 100;
+
+export class Listing {
+  constructor(section, caption, columns) {
+    this.section = section;
+    this.caption = caption;
+    this.columns = columns;
+    this.page = 0;
+  }
+
+  show(rows, make) {
+    const pages = Math.max(1, Math.ceil(rows.length / PAGE));
+    this.page = Math.min(this.page, pages - 1);
+    const start = this.page * PAGE;
+    const shown = rows.slice(start, start + PAGE);
+    const turn = (by) => () => {
+      this.page += by;
+      this.show(rows, make);
+      this.section.querySelector(by < 0 ? ".earlier" : ".later")?.focus();
+    };
+    const range = rows.length > PAGE ? `: ${start + 1} to ${start + shown.length} of ${rows.length}` : `: ${rows.length}`;
+    const table = el("table", {},
+      el("caption", {}, this.caption + range),
+      el("thead", {}, el("tr", {}, this.columns.map(([name, kind]) => el("th", { scope: "col", class: kind }, name)))),
+      el("tbody", {}, shown.map((row) => el("tr", {}, make(row).map((cell, column) => this.#cell(cell, column))))),
+    );
+    const pager = el("div", { class: "pager" },
+      el("button", { type: "button", class: "earlier", disabled: this.page === 0, onclick: turn(-1) }, "Earlier"),
+      el("button", { type: "button", class: "later", disabled: this.page >= pages - 1, onclick: turn(1) }, "Later"),
+    );
+    const focused = this.section.contains(document.activeElement) ? document.activeElement.textContent : null;
+    this.section.replaceChildren(
+      el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": this.caption }, table),
+      ...(pages > 1 ? [pager] : []),
+    );
+    if (focused) [...this.section.querySelectorAll("button")].find((each) => each.textContent === focused)?.focus();
+  }
+
+  #cell(cell, column) {
+    const kind = this.columns[column][1];
+    return column === 0 ? el("th", { scope: "row" }, cell) : el("td", { class: kind }, cell);
+  }
+}
+
+export class Lists {
+  constructor(model, sections, choose) {
+    this.model = model;
+    this.choose = choose;
+    this.nodes = new Listing(sections.nodes, "Nodes", [
+      ["Node"], ["Where"], ["GPUs used", "number"], ["Workloads"], ["State"], ["Taints"],
+    ]);
+    this.workloads = new Listing(sections.workloads, "Workloads", [
+      ["Workload"], ["Kind"], ["Pods placed", "number"], ["Needed", "number"], ["GPUs", "number"], ["Nodes", "number"], ["Waits"],
+    ]);
+    this.queue = new Listing(sections.queue, "Waiting, longest first", [
+      ["Workload"], ["Pods", "number"], ["GPUs", "number"], ["For", "number"], ["Place"], ["Tries", "number"], ["Why", "why"],
+    ]);
+  }
+
+  show(view, chosen) {
+    if (view === "nodes") this.#nodes(chosen);
+    else if (view === "workloads") this.#workloads(chosen);
+    else if (view === "queue") this.#queue(chosen);
+  }
+
+  #workload(number) {
+    const name = nameOf(this.model, number);
+    return this.model.workloads.has(number) ? link(name, () => this.choose({ node: null, workload: number })) : name;
+  }
+
+  #nodes(chosen) {
+    const { model } = this;
+    const nodes = inOrder([...model.nodes.values()].filter((node) => !chosen || chosen.nodes.has(node.name)));
+    this.nodes.show(nodes, (node) => {
+      const owners = [...new Set(node.owners)].filter((owner) => owner !== 0);
+      return [
+        link(node.name, () => this.choose({ node: node.name, workload: null })),
+        placeOf(node),
+        `${node.used} of ${node.owners.length}`,
+        owners.map((owner, place) => [place ? ", " : "", this.#workload(owner)]).flat(),
+        conditionsOf(node).join(", ") || "ready",
+        node.taints.join(", "),
+      ];
+    });
+  }
+
+  #workloads(chosen) {
+    const { model } = this;
+    const found = [...model.workloads.values()].filter((each) => !chosen?.workloads || chosen.workloads.has(each.number));
+    found.sort((a, b) => nameOf(model, a.number).localeCompare(nameOf(model, b.number), "en", { numeric: true }));
+    this.workloads.show(found, (each) => {
+      const pods = [...each.pods];
+      return [
+        this.#workload(each.number),
+        each.kind,
+        pods.length,
+        each.minMember || "–",
+        pods.reduce((sum, pod) => sum + pod.gpus.length, 0),
+        new Set(pods.map((pod) => pod.node)).size,
+        each.unit ? `${count(each.unit.pods, "pod")}, ${ago(each.unit.since, model.now())}` : "",
+      ];
+    });
+  }
+
+  #queue(chosen) {
+    const { model } = this;
+    const units = [...model.units.values()].filter((unit) => !chosen?.workloads || chosen.workloads.has(unit.workload));
+    units.sort((a, b) => a.since - b.since || (a.key < b.key ? -1 : 1));
+    this.queue.show(units, (unit) => [
+      this.#workload(unit.workload), unit.pods, unit.gpus, ago(unit.since, model.now()), unit.place, unit.attempts,
+      unit.message || "not yet tried",
+    ]);
+  }
+}

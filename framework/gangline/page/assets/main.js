@@ -1,0 +1,138 @@
+// Puts the parts of the page together.
+
+import { Canvas } from "./canvas.js";
+import { Colours } from "./colours.js";
+import { showDetails, nameOf, placeOf } from "./details.js";
+import { count, el } from "./dom.js";
+import { Feed } from "./feed.js";
+import { Lists } from "./lists.js";
+import { Model, chosenBy } from "./model.js";
+import { Past } from "./past.js";
+import { Remedies } from "./remedies.js";
+import { Timeline } from "./timeline.js";
+import { Whys } from "./why.js";
+
+const VIEWS = ["map", "nodes", "workloads", "queue", "timeline", "history"];
+const $ = (id) => document.getElementById(id);
+
+const model = new Model(), colours = new Colours();
+const form = $("filter");
+let view = "map", marked = { node: null, workload: null }, filter = readFilter(), chosen = null, knownNamespaces = "";
+
+const canvas = new Canvas($("canvas"), model, colours, choose);
+canvas.onDrawn = pictured;
+const lists = new Lists(model, Object.fromEntries(VIEWS.map((name) => [name, $(name)])), choose);
+const timeline = new Timeline(model, $("timeline"), choose), past = new Past(model, $("history"));
+const whys = new Whys(() => details());
+const remedies = new Remedies((text) => {
+  details();
+  $("said").textContent = text;
+});
+const feed = new Feed(model, news, (text, isLost) => {
+  $("connection").textContent = text;
+  $("connection").classList.toggle("lost", isLost);
+});
+
+function readFilter() {
+  const { namespace, state, text } = form.elements;
+  return { namespace: namespace.value, state: state.value, text: text.value };
+}
+
+function news() {
+  const taken = model.taken();
+  const before = chosen;
+  chosen = chosenBy(model, filter);
+  canvas.chosen = chosen;
+  const isNew = chosen !== null || before !== null || model.workloads.size !== news.workloads;
+  news.workloads = model.workloads.size;
+  canvas.news(taken, isNew);
+  summary();
+  namespaces();
+  refresh();
+  if (view !== "map") pictured();
+}
+
+// For measurements: everything in sight is there.
+function pictured() {
+  if (model.position && !performance.getEntriesByName("first-picture").length) performance.mark("first-picture");
+}
+
+function refresh() {
+  if (view === "timeline") timeline.show(chosen);
+  else if (view === "history") past.show();
+  else lists.show(view, chosen);
+  if (!$("details").contains(document.activeElement)) details(); // who reads here is not disturbed
+}
+
+function details() {
+  const isTrying = document.activeElement?.id === "try";
+  showDetails(model, $("details"), marked, choose, whys, remedies);
+  if (isTrying) $("try")?.focus(); // the button is another one now
+}
+
+function summary() {
+  const { nodes, gpus, used, sick, waiting } = model.totals();
+  const parts = [`${used} of ${count(gpus, "GPU")} used on ${count(nodes, "node")}`];
+  if (sick) parts.push(`${sick} sick`);
+  parts.push(`${count(waiting, "pod")} waiting`);
+  if (!model.leads) parts.push("this replica stands by: the leader knows why pods wait");
+  $("summary").textContent = parts.join(" · ");
+}
+
+function namespaces() {
+  const found = model.namespaces();
+  if (found.join("\n") === knownNamespaces) return;
+  knownNamespaces = found.join("\n");
+  const select = form.elements.namespace, before = select.value;
+  select.replaceChildren(el("option", { value: "" }, "all"), ...found.map((name) => el("option", { value: name }, name)));
+  select.value = found.includes(before) ? before : "";
+  if (select.value !== before) filtered();
+}
+
+function choose(wanted) {
+  marked = wanted;
+  canvas.mark(marked);
+  details();
+  const node = model.nodes.get(marked.node);
+  const said = [];
+  if (node) said.push(`${node.name}, ${placeOf(node)}, ${node.used} of ${node.owners.length} GPUs used`);
+  if (marked.workload !== null) said.push(`workload ${nameOf(model, marked.workload)}`);
+  $("said").textContent = said.join("; ") || "Nothing is chosen";
+  if (node && view === "map") canvas.reveal(node.name);
+}
+
+function filtered() {
+  filter = readFilter();
+  chosen = chosenBy(model, filter);
+  canvas.filter(chosen);
+  refresh();
+  $("said").textContent = chosen ? `${count(chosen.nodes.size, "node")} fit the filter` : "Everything is shown";
+}
+
+function show() {
+  const asked = location.hash.slice(1);
+  if (VIEWS.includes(asked)) view = asked;
+  for (const name of VIEWS) $(name).hidden = name !== view;
+  for (const each of document.querySelectorAll("nav a")) {
+    if (each.hash === `#${view}`) each.setAttribute("aria-current", "page");
+    else each.removeAttribute("aria-current");
+  }
+  form.hidden = view === "history"; // which is that of the whole cluster
+  refresh();
+  canvas.draw();
+}
+
+form.addEventListener("input", filtered);
+form.addEventListener("submit", (event) => event.preventDefault());
+form.addEventListener("reset", () => setTimeout(filtered));
+$("in").addEventListener("click", () => canvas.zoom(1.3));
+$("out").addEventListener("click", () => canvas.zoom(1 / 1.3));
+$("fit").addEventListener("click", () => canvas.fit());
+window.addEventListener("hashchange", show);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  colours.read();
+  canvas.restyle();
+});
+
+show();
+feed.start();

@@ -1,0 +1,29 @@
+// Asks the scheduler why a pod is on its node, once for each pod and node.
+
+const MOST = 200; // answers that are kept
+
+export class Whys {
+  constructor(onAnswer) {
+    this.onAnswer = onAnswer;
+    this.answers = new Map(); // pod and node -> answer; null if the scheduler does not know, undefined while it is asked
+  }
+
+  of(pod) {
+    const key = `${pod.key} ${pod.node}`;
+    if (!this.answers.has(key)) this.#ask(pod, key);
+    return this.answers.get(key);
+  }
+
+  async #ask({ namespace, name }, key) {
+    this.answers.set(key, undefined);
+    if (this.answers.size > MOST) this.answers.delete(this.answers.keys().next().value);
+    try {
+      const answer = await fetch(`ui/why?${new URLSearchParams({ namespace, pod: name })}`);
+      this.answers.set(key, answer.ok ? await answer.json() : null);
+    } catch {
+      this.answers.delete(key); // it is asked again when the details are shown again
+      return;
+    }
+    this.onAnswer();
+  }
+}

@@ -1,0 +1,245 @@
+"""Moves units between the places where they wait, a limited number at a time.
+
+However many units an event, a change of the configuration or the time sets in motion, one call moves a slice of them.
+The rest is moved by the next calls, before the next unit is tried, so that the order in which units are tried does not
+depend on the slices. In between watch events are handled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gangline.queueing.alike import Alike, SortKey
+from gangline.queueing.backing_off import MAX_OVERRUN_BACKOFF, QueueSettings, due
+from gangline.queueing.nominating import Nominated
+from gangline.queueing.turns import Turns
+from gangline.queueing.units import Place, Unit
+from gangline.queueing.waking import Waking
+from gangline.queueing.wanting import Helped, Wanting
+from gangline.state.pods import PodInfo
+from gangline.status import Code, Status
+
+SLICE = 256
+"""Pods whose units one call moves, about; a unit is moved as a whole."""
+FAULT_RETRY = 60.0
+"""Seconds until a unit that a plugin's fault holds back is asked about again."""
+
+
+@dataclass(slots=True)
+class QueuedProfile:
+    """How the pods of one scheduler name are queued."""
+
+    sort_key: Callable[[PodInfo, float], SortKey]
+    pre_enqueue: Callable[[Sequence[PodInfo]], Status]
+    group_key: Callable[[PodInfo], str] | None = None
+    """The key of a pod's group; "" for a pod on its own."""
+
+
+class Moving:
+    """The places of units, and the units that are to be moved. The caller passes the time."""
+
+    def __init__(self, nominations: Nominated, keep_together: Callable[[Unit, float], bool]) -> None:
+        """`keep_together` queues anew the members that left a unit; returns whether the unit still has members."""
+        self.settings = QueueSettings()
+        self.profiles: dict[str, QueuedProfile] = {}
+        self.active = Turns()
+        self.waking = Waking()
+        self.wanting = Wanting()
+        self.pods: Counter[Place] = Counter()
+        """The number of pods in each place."""
+        self._nominations = nominations
+        self._keep_together = keep_together
+        self._again: OrderedDict[Unit, None] = OrderedDict()
+        """Unschedulable and gated units that are to be tried or asked about again."""
+        self._next: OrderedDict[Alike, None] = OrderedDict()
+        """The units of each kind of which the first one, in the order of the queue, is to be woken."""
+        self._trials: dict[Unit, Alike] = {}
+        """The active units that were woken before the others of their kind, each with the units of its kind."""
+        self._is_behind = False
+        """Whether the last slice ended before all due units were moved."""
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a unit can be tried or moved now."""
+        return len(self.active) > 0 or self._is_behind or bool(self._again or self._next)
+
+    # One unit
+
+    def move(self, unit: Unit, place: Place, now: float) -> None:
+        """Move a unit to another place. Raises ValueError if that place cannot be reached from the unit's place."""
+        before = unit.place
+        unit.move(place, now)
+        self.pods[before] -= len(unit.members)
+        self.pods[place] += len(unit.members)
+        if before is Place.ACTIVE and (alike := self._trials.pop(unit, None)) is not None:
+            alike.is_tried = False
+            self._next[alike] = None
+        if place is Place.GONE:
+            self._again.pop(unit, None)
+
+    def resize(self, unit: Unit, members: list[PodInfo]) -> None:
+        """The unit has these members now."""
+        self.pods[unit.place] += len(members) - len(unit.members)
+        if len(members) > len(unit.members):
+            unit.is_incomplete = False
+        unit.members = members
+        unit.leads = []
+
+    def admit(self, unit: Unit, now: float) -> None:
+        """Ask the `pre_enqueue` plugins whether a unit may be tried."""
+        status = self.profiles[unit.scheduler_name].pre_enqueue(unit.members)
+        if status.is_success:
+            self._activate(unit, now)
+            return
+        unit.rejected_by = status.held_by | {status.plugin}
+        unit.is_held = bool(status.held_by)
+        unit.message = status.message
+        self.move(unit, Place.GATED, now)
+        self.wanting.begin(unit)
+        if status.code is Code.ERROR:  # a plugin's fault may be over without any cluster event
+            self.waking.look_at(unit, now + FAULT_RETRY)
+
+    def admit_again(self, unit: Unit, now: float) -> None:
+        """The reason why the unit was gated may be gone: ask the `pre_enqueue` plugins again."""
+        if self._keep_together(unit, now) and unit.place is Place.GATED:
+            self.wanting.end(unit.uid)
+            self.admit(unit, now)
+
+    def reject(self, unit: Unit, now: float) -> None:
+        """The unit waits from now on until something happens that may help it."""
+        key = self._key(unit) if unit.kind is not None else ()
+        self.move(unit, Place.UNSCHEDULABLE, now)
+        alike = self.wanting.begin(unit, key)
+        if alike is not None:
+            alike.rejected(unit)
+
+    def try_again(self, unit: Unit, now: float) -> None:
+        """Take the unit out of `unschedulable`: it may be schedulable now."""
+        self.wanting.end(unit.uid)
+        self.back_off_or_activate(unit, now)
+
+    def back_off_or_activate(self, unit: Unit, now: float) -> None:
+        """The unit is to be tried again, after its backoff."""
+        if unit.due > now:
+            self.move(unit, Place.BACKOFF, now)
+            self.waking.back_off(unit)
+        else:
+            self._activate(unit, now)
+
+    def look_again(self, unit: Unit) -> None:
+        """Try a gated or unschedulable unit again at the next call that passes the time."""
+        if unit.place in (Place.GATED, Place.UNSCHEDULABLE) and unit.wake_at != unit.entered:
+            self.waking.look_at(unit, unit.entered)
+
+    def changed(self, unit: Unit, now: float) -> None:
+        """A pod of a waiting unit has changed, or come: the unit may be tried again."""
+        self._start_anew(unit, now)
+        if unit.place is Place.GATED:
+            self.wanting.end(unit.uid)
+            self.admit(unit, now)
+        elif unit.place is Place.UNSCHEDULABLE:
+            self.try_again(unit, now)
+
+    def single_out(self, unit: Unit) -> None:
+        """A pod of the unit has changed in a way that does not help, but tells the unit from others of its kind."""
+        if self.wanting.single_out(unit):
+            self._again[unit] = None
+
+    def _start_anew(self, unit: Unit, now: float) -> None:
+        """The unit has changed: forget that decisions on it took too long.
+
+        This happens at most once in MAX_OVERRUN_BACKOFF seconds, so that a unit that changes all the time still backs
+        off.
+        """
+        if not unit.overruns or now < unit.renewed + MAX_OVERRUN_BACKOFF:
+            return
+        unit.overruns, unit.renewed = 0, now
+        unit.due = min(unit.due, due(now, self.settings.after_rejection(unit)))
+        if unit.place is Place.BACKOFF:
+            self.waking.back_off(unit)
+
+    def _activate(self, unit: Unit, now: float) -> None:
+        self.move(unit, Place.ACTIVE, now)
+        unit.since = now
+        if unit.complete is None:
+            unit.complete = now
+        self.active.push(self._key(unit), unit)
+
+    def _key(self, unit: Unit) -> SortKey:
+        # A group for which room is kept comes before all other units of the same priority.
+        since = -math.inf if self._nominations.is_expected(unit.group) else unit.added
+        return self.profiles[unit.scheduler_name].sort_key(unit.pod, since)
+
+    # Many units
+
+    def help(self, helped: Helped, event: int) -> None:
+        """An event may help these units; `event` is its number."""
+        self._again.update(dict.fromkeys(helped.alone))
+        for alike in helped.alike:
+            alike.helped = event
+        self._next.update(dict.fromkeys(helped.alike))
+
+    def start_over(self) -> None:
+        """All unschedulable and gated units are to be moved, whatever they wait for."""
+        self._again.update(dict.fromkeys(self.wanting.everybody()))
+
+    def move_helped(self, now: float) -> bool:
+        """Move a slice of the units that something may help; returns whether a unit may be tried because of that."""
+        left, is_moved = SLICE, False
+        for unit in self._helped(now):
+            is_moved = is_moved or unit.place is not Place.GATED
+            left -= max(1, len(unit.members))
+            if left <= 0:
+                break
+        return is_moved or bool(self._again or self._next)
+
+    def wake(self, now: float) -> bool:
+        """Move a slice of the units that are to be moved, or whose time has come; returns whether no unit is left."""
+        left = SLICE
+        for unit in self._due(now):
+            left -= max(1, len(unit.members))
+            if left <= 0:
+                break
+        self._is_behind = left <= 0
+        return not self._is_behind
+
+    def _due(self, now: float) -> Iterator[Unit]:
+        """Move the units that are to be moved now, one at each step."""
+        for unit in self.waking.backed_off(now):
+            self._activate(unit, now)
+            yield unit
+        for unit in self.waking.to_look_at(now):
+            self._look_at(unit, now)
+            yield unit
+        while (first := self.wanting.longest()) is not None and first.entered + self.settings.max_unschedulable <= now:
+            self.try_again(first, now)
+            yield first
+        yield from self._helped(now)
+
+    def _helped(self, now: float) -> Iterator[Unit]:
+        """Move the units that something may help, one at each step."""
+        while self._again:
+            unit, _ = self._again.popitem(last=False)
+            self._look_at(unit, now)
+            yield unit
+        while self._next:
+            alike, _ = self._next.popitem(last=False)
+            first = alike.first() if alike.helped is not None and not alike.is_tried else None
+            if first is None:
+                continue
+            self.try_again(first, now)
+            if first.place is Place.ACTIVE:
+                alike.is_tried = True
+                self._trials[first] = alike
+            else:  # this unit backs off, but the next one of the kind may not have to
+                self._next[alike] = None
+            yield first
+
+    def _look_at(self, unit: Unit, now: float) -> None:
+        if unit.place is Place.UNSCHEDULABLE:
+            self.try_again(unit, now)
+        elif unit.place is Place.GATED:
+            self.admit_again(unit, now)

@@ -1,0 +1,49 @@
+"""Asks all finders for one unit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from gangline.api.pod_group import Problem
+from gangline.profile.runtime import Runtime
+from gangline.queueing.nominating import Nominations
+from gangline.queueing.units import Unit
+from gangline.remedies.amounts import fewer_members, smaller_requests
+from gangline.remedies.freeing import free_room
+from gangline.remedies.levels import prefer_level, widen_level
+from gangline.remedies.nodes import repair_nodes
+from gangline.remedies.priority import raise_priority
+from gangline.remedies.remedy import Remedies, Remedy, cheapest_first
+from gangline.remedies.taints import tolerate_taint
+from gangline.remedies.trying import Trial
+from gangline.state.cache import Cache
+
+_FINDERS: tuple[Callable[[Trial], Iterator[Remedy]], ...] = (
+    repair_nodes,
+    tolerate_taint,
+    prefer_level,
+    widen_level,
+    fewer_members,
+    smaller_requests,
+    free_room,
+    raise_priority,
+)
+
+
+def find_remedies(unit: Unit, runtime: Runtime, cache: Cache, nominations: Nominations, now: float) -> Remedies:
+    """The remedies for a waiting unit; `now` is in seconds of the unit's clock. The cluster is as before afterwards."""
+    trial = Trial(unit, runtime, cache, nominations, now)
+    for pod in trial.pods:
+        membership = runtime.handle.group_of(pod)
+        if isinstance(membership, Problem):
+            return Remedies(trial.name, note=f"{pod.key} is not tried: {membership.message}")
+        held = runtime.lets_in(pod)
+        if not held.is_success:
+            return Remedies(trial.name, note=f"{pod.key} is not tried: {held.plugin}: {held.message}")
+    found: list[Remedy] = []
+    for finder in _FINDERS:
+        with trial.finding():
+            if finder is _FINDERS[0] and trial.starts():
+                return Remedies(trial.name, tried=1, note="it would start as things are")
+            found += finder(trial)
+    return Remedies(trial.name, cheapest_first(found), trial.tried, not trial.is_cut)

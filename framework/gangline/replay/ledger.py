@@ -1,0 +1,117 @@
+"""The used amounts of each node, as columns: GPUs in thousandths, one column for each device, CPU and memory.
+
+Rules:
+- A pod takes the devices that the scheduler has chosen for it. If the scheduler has chosen none, the pod takes the
+  first free devices: such a pod has whole GPUs, and all whole GPUs are alike.
+- The free part of a GPU is a *fragment* for a kind of pods if its node has too little of some resource for one more
+  such pod, or if the free part itself is too small. Fragmentation is the fraction of all GPUs that are fragments,
+  averaged over the kinds by their numbers of pods in the trace: the measure of Weng et al., "Beware of Fragmentation",
+  USENIX ATC'23, over the pods that ask for GPUs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gangline.replay.trace import WHOLE, TraceJob, TraceNode
+
+MOST_KINDS = 32
+"""Kinds of pods for which fragmentation is computed, at most: the most frequent ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodAmounts:
+    """The amounts that a pod uses, and the devices that it has."""
+
+    row: int
+    devices: tuple[int, ...]
+    milli: int
+    cpu: int
+    memory: int
+
+
+class NodeLedger:
+    """The amounts of all nodes; rows as in the trace."""
+
+    def __init__(self, nodes: Sequence[TraceNode], jobs: Iterable[TraceJob]) -> None:
+        gpus = np.array([node.gpus for node in nodes], dtype=np.int64)
+        self._rows = {node.name: row for row, node in enumerate(nodes)}
+        present = np.arange(max(gpus, default=0)) < gpus[:, None]
+        self._free = np.where(present, WHOLE, 0).astype(np.int64)
+        self._present = present
+        self._cpu = np.array([node.cpu for node in nodes], dtype=np.int64)
+        self._memory = np.array([node.memory for node in nodes], dtype=np.int64)
+        self._pods = np.zeros(len(nodes), dtype=np.int64)
+        self.total = np.array([gpus.sum() * WHOLE, self._cpu.sum(), self._memory.sum(), len(nodes)], dtype=np.float64)
+        """Thousandths of GPUs, milli-CPU, MiB, nodes."""
+        self.used = np.zeros(4)
+        """The used amounts, in the units of `total`; a node with a pod counts as used."""
+        self._kinds = _kinds(jobs, [node.model for node in nodes])
+
+    def take(self, node: str, job: TraceJob, ids: Sequence[int], milli: int) -> PodAmounts:
+        """Count a pod of the job on the node, with these devices if any are named, and `milli` thousandths of each."""
+        row = self._rows[node]
+        if job.gpus and not ids:
+            ids = np.flatnonzero(self._free[row] >= milli)[: job.gpus].tolist()
+        taken = PodAmounts(row, tuple(ids[: job.gpus]), milli, job.cpu, job.memory)
+        self._add(taken, -1)
+        return taken
+
+    def give_back(self, taken: PodAmounts) -> None:
+        """Count the pod no longer."""
+        self._add(taken, 1)
+
+    def _add(self, taken: PodAmounts, sign: int) -> None:
+        row = taken.row
+        for id in taken.devices:
+            self._free[row, id] += sign * taken.milli
+        self._cpu[row] += sign * taken.cpu
+        self._memory[row] += sign * taken.memory
+        before = self._pods[row] > 0
+        self._pods[row] -= sign
+        changed_nodes = int(self._pods[row] > 0) - int(before)
+        self.used += (-sign * len(taken.devices) * taken.milli, -sign * taken.cpu, -sign * taken.memory, changed_nodes)
+
+    def fragmentation(self) -> float:
+        """The fraction of all GPUs that are fragments, 0..1."""
+        if not self.total[0] or not self._kinds:
+            return 0.0
+        free = float(self._free.sum())
+        lost = 0.0
+        for kind in self._kinds:  # at most MOST_KINDS
+            fits = (self._free >= kind.milli) & self._present
+            room = fits.sum(axis=1) >= kind.gpus
+            room &= (self._cpu >= kind.cpu) & (self._memory >= kind.memory) & kind.rows
+            lost += kind.share * (free - float(np.where(fits, self._free, 0)[room].sum()))
+        return lost / float(self.total[0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kind:
+    share: float
+    gpus: int
+    milli: int
+    cpu: int
+    memory: int
+    rows: np.ndarray
+    """The rows of the nodes with a model of GPUs that the pods accept."""
+
+
+def _kinds(jobs: Iterable[TraceJob], models: Sequence[str]) -> list[_Kind]:
+    counts: Counter[tuple[int, int, int, int, tuple[str, ...]]] = Counter()
+    for job in jobs:
+        if job.gpus:
+            counts[job.gpus, job.milli, job.cpu, job.memory, job.models] += job.pods
+    most = counts.most_common(MOST_KINDS)
+    total = sum(count for _, count in most)
+    column = np.array(models, dtype=np.str_)
+    return [
+        _Kind(
+            count / total, gpus, milli, cpu, memory, np.isin(column, wanted) if wanted else np.ones(len(models), bool)
+        )
+        for (gpus, milli, cpu, memory, wanted), count in most
+    ]

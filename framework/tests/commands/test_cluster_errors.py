@@ -1,0 +1,236 @@
+"""A cluster that cannot be read: one line that names context and server and says what to do, and an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from gangline import main
+
+from .cluster_over_http import ClusterOverHttp
+
+READING = [("status",), ("topology",), ("explain", "p"), ("defrag", "plan"), ("defrag", "apply", "--yes")]
+NOWHERE = "http://127.0.0.1:9"
+SEEING = ("ui", "--no-browser")
+
+
+def ended(*words: str) -> tuple[int, str]:
+    """The exit code of the program, and what it writes to standard error."""
+    errors = io.StringIO()
+    with redirect_stderr(errors), redirect_stdout(io.StringIO()), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["gangline", *words])
+        try:
+            main.main()
+        except SystemExit as end:
+            return int(end.code or 0), errors.getvalue()
+        return 0, errors.getvalue()
+
+
+async def of(lab: ClusterOverHttp, *words: str) -> tuple[int, str]:
+    """The end of a command that reads the cluster; what it says is one line without a traceback."""
+    code, said = await asyncio.to_thread(ended, *words, "--kubeconfig", str(lab.kubeconfig))
+    assert said.count("\n") == 1 and "Traceback" not in said, said
+    return code, said
+
+
+async def of_program(lab: ClusterOverHttp, *words: str) -> tuple[int, str]:
+    """As `of`, for a command that needs a process of its own, or whose log counts."""
+    environment = {**os.environ, "KUBECONFIG": str(lab.kubeconfig)}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gangline", *words),
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, errors = await process.communicate()
+    assert (out, errors.count(b"\n")) == (b"", 1), errors
+    return process.returncode or 0, errors.decode()
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+async def test_a_server_that_does_not_answer(lab: ClusterOverHttp, words: tuple[str, ...]) -> None:
+    lab.write_kubeconfig(server=NOWHERE)
+
+    code, said = await of(lab, *words)
+
+    assert code == 4
+    assert said.startswith(f"gangline: context lab ({NOWHERE}): no API server answers: Connection refused; ")
+    assert "choose another context with --context" in said
+
+
+@pytest.mark.parametrize(
+    "server", ["https://127.0.0.1:99999", "https://127.0.0.1:port", "https://[::1", "127.0.0.1:6443", "https://"]
+)
+async def test_an_address_that_is_none_is_named_in_one_line_by_the_program_itself(
+    lab: ClusterOverHttp, server: str
+) -> None:
+    lab.write_kubeconfig(server=server)
+
+    code, said = await of_program(lab, "status")
+
+    assert code == 4 and f"{lab.kubeconfig}: " in said and "--context" in said
+
+
+async def test_a_server_whose_name_is_unknown(lab: ClusterOverHttp) -> None:
+    lab.write_kubeconfig(server="http://no-such-name.invalid")
+
+    code, said = await of(lab, "status")
+
+    assert code == 4 and "context lab (http://no-such-name.invalid): no API server answers: " in said
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+async def test_a_context_that_the_kubeconfig_does_not_have(lab: ClusterOverHttp, words: tuple[str, ...]) -> None:
+    code, said = await of(lab, *words, "--context", "prod")
+
+    assert code == 4
+    assert said.startswith("gangline: context prod: ") and "no such context; there are: lab" in said
+    assert str(lab.kubeconfig) in said
+
+
+async def test_no_kubeconfig_at_all(tmp_path: Path) -> None:
+    kubeconfig = str(tmp_path / "missing")
+
+    code, said = await asyncio.to_thread(ended, "status", "--kubeconfig", kubeconfig)
+
+    assert code == 4 and said.count("\n") == 1
+    assert f"{kubeconfig}: no such file; name a kubeconfig with --kubeconfig or $KUBECONFIG" in said
+
+
+async def test_credentials_that_the_server_does_not_accept(lab: ClusterOverHttp) -> None:
+    lab.refused["/version"] = 401, "Unauthorized"
+
+    code, said = await of(lab, "status")
+
+    assert code == 4 and "context lab" in said and lab.url in said and "does not accept these credentials" in said
+
+
+@pytest.mark.parametrize("words", READING[:4], ids=" ".join)
+async def test_what_the_user_may_not_read(lab: ClusterOverHttp, words: tuple[str, ...]) -> None:
+    lab.refused["/api/v1/nodes"] = 403, 'nodes is forbidden: User "me" cannot list resource "nodes"'
+
+    code, said = await of(lab, *words)
+
+    assert code == 5
+    assert f'context lab ({lab.url}): nodes is forbidden: User "me" cannot list resource "nodes"; ask for' in said
+    assert "kubectl auth can-i --list" in said
+
+
+async def test_all_rights_that_are_missing_are_named_at_once(lab: ClusterOverHttp) -> None:
+    for path in ("/api/v1/nodes", "/api/v1/pods", "/api/v1/services", "/apis/batch/v1/jobs"):
+        plural = path.rpartition("/")[2]
+        lab.refused[path] = 403, f'{plural} is forbidden: User "me" cannot list resource "{plural}"'
+
+    for words in READING[:4]:
+        code, said = await of(lab, *words)
+
+        assert code == 5, words
+        for plural in ("nodes", "pods", "services", "jobs"):
+            assert said.count(f'cannot list resource "{plural}"') == 1, words
+
+
+async def test_a_scheduler_that_refuses_or_does_not_answer_has_the_exit_code_of_the_reason(
+    lab: ClusterOverHttp,
+) -> None:
+    for status, code in ((403, 5), (401, 4), (500, 1)):
+        lab.refused["/configz"] = status, "no"
+
+        found, said = await of(lab, "status", "--scheduler", lab.url)
+
+        assert found == code and said.startswith(f"gangline: --scheduler: {lab.url}/") and f"answers {status}" in said
+
+    assert (await of(lab, "status", "--scheduler", NOWHERE))[0] == 4
+    assert (await of_program(lab, *SEEING, "--scheduler", "https://127.0.0.1:9"))[0] == 4
+
+
+async def test_the_page_needs_the_right_to_list_the_pods_of_the_scheduler(lab: ClusterOverHttp) -> None:
+    lab.refused["/api/v1/pods"] = 403, 'pods is forbidden: User "me" cannot list resource "pods"'
+
+    code, said = await of_program(lab, *SEEING)
+
+    assert code == 5 and "--scheduler URL says where the scheduler answers; ask for the right" in said
+
+
+async def test_who_may_not_read_the_version_is_told_the_rest(lab: ClusterOverHttp) -> None:
+    lab.refused["/version"] = 403, "forbidden"
+    lab.add_nodes("a")
+
+    assert "0 of 8 GPUs" in await lab.said("status")
+
+
+async def test_a_server_that_is_no_api_server(lab: ClusterOverHttp) -> None:
+    lab.write_kubeconfig(server=f"{lab.url}/elsewhere")
+
+    code, said = await of(lab, "status")
+
+    assert code == 4 and "something answers there that is no API server" in said
+
+
+async def test_a_server_in_trouble(lab: ClusterOverHttp) -> None:
+    lab.refused["/version"] = 503, "etcd is away"
+
+    code, said = await of(lab, "status")
+
+    assert code == 4 and "the API server answers 503 Refused: etcd is away; try again" in said
+
+
+@pytest.mark.parametrize("name", ["p", "job/p", "podgroup/p"])
+async def test_a_pod_that_is_not_there(lab: ClusterOverHttp, name: str) -> None:
+    lab.add_nodes("a")
+
+    code, said = await of(lab, "explain", name)
+
+    assert code == 1
+    assert f"context lab ({lab.url}): " in said and "default/p: " in said
+    assert "-n names another namespace" in said
+
+
+async def test_a_node_that_is_not_there(lab: ClusterOverHttp) -> None:
+    lab.add_nodes("a")
+    lab.add_pod("p", gpus=1)
+
+    code, said = await of(lab, "explain", "p", "--why-not", "b")
+
+    assert code == 1 and f"context lab ({lab.url}): there is no node 'b'; `gangline topology -o name`" in said
+
+
+async def test_a_gang_that_is_not_there(lab: ClusterOverHttp) -> None:
+    lab.add_nodes("a")
+
+    code, said = await of(lab, "defrag", "plan", "--group", "train")
+
+    assert code == 1 and "there is no gang default/train" in said
+
+
+@pytest.mark.parametrize("words", READING[:2], ids=" ".join)
+async def test_a_cluster_without_nodes(lab: ClusterOverHttp, words: tuple[str, ...]) -> None:
+    code, said = await of(lab, *words)
+
+    assert code == 0
+    assert (
+        said
+        == f"context lab ({lab.url}): the cluster has no nodes; add nodes, or choose another context with --context\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("status",), f"context lab ({NOWHERE}): no API server answers"),
+        (SEEING, f"context lab ({NOWHERE}): no API server answers"),
+        ((*SEEING, "--context", "prod"), "no such context; there are: lab"),
+        ((*SEEING, "--context", "prod", "--scheduler", "https://127.0.0.1:9"), "no such context; there are: lab"),
+    ],
+)
+async def test_the_program_itself_ends_so(lab: ClusterOverHttp, words: tuple[str, ...], why: str) -> None:
+    lab.write_kubeconfig(server=NOWHERE)
+
+    code, said = await of_program(lab, *words)
+
+    assert code == 4 and why in said

@@ -1,0 +1,199 @@
+"""`gangline ui`: a browser without credentials sees the page with those of the kubeconfig, and nobody else does."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import aiohttp
+import click
+import pytest
+from yarl import URL
+
+from gangline.commands.options import Connection
+from gangline.commands.relaying import Relay, Upstream
+from gangline.commands.ui import leader_among
+from gangline.errors import ClusterError, ConfigError
+from gangline.kube.access import Access
+from gangline.kube.auth import Credentials
+from gangline.process.listening import DRAIN
+from gangline.testing import make_pod
+
+from ..page.served_page import ServedPage
+from .scheduler_pods import forwarding
+
+
+class Relayed:
+    """A page behind the guard, the relay before it, and a browser."""
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self.page = ServedPage()
+        self._stack = stack
+
+    async def start(self, token: str = "one") -> None:
+        await self.page.served.open()
+        self._stack.push_async_callback(self.page.served.close)
+        self._stack.callback(self.page.feed.close)
+        address = f"https://127.0.0.1:{self.page.served.secure_port}"
+        self.upstream = Upstream(address, Credentials(lambda: Access(address, authorization=f"Bearer {token}")))
+        self._stack.push_async_callback(self.upstream.close)
+        self.relay = Relay(self.upstream)
+        await self.relay.start()
+        self._stack.push_async_callback(self.relay.stop)
+        self.browser = await self._stack.enter_async_context(
+            aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
+        )
+
+    def url(self, path: str) -> URL:
+        return URL(self.relay.address).with_path(path)
+
+    async def status(self, path: str) -> int:
+        async with self.browser.get(self.url(path)) as answer:
+            return answer.status
+
+
+@pytest.fixture
+async def relayed() -> AsyncIterator[Relayed]:
+    async with AsyncExitStack() as stack:
+        made = Relayed(stack)
+        await made.start()
+        yield made
+
+
+async def test_the_printed_address_leads_to_the_page_with_the_credentials_of_the_kubeconfig(relayed: Relayed) -> None:
+    async with relayed.browser.get(relayed.relay.address) as answer:
+        assert answer.status == 200 and "<title>Gangline</title>" in await answer.text()
+        assert "script-src 'self'" in answer.headers["Content-Security-Policy"]
+        assert str(answer.url) == str(relayed.url("/ui"))  # without the key
+    async with relayed.browser.get(relayed.url("/ui/state")) as answer:
+        assert set((await answer.json())["of"]) == {"one"}
+
+
+async def test_who_does_not_know_the_key_sees_nothing(relayed: Relayed) -> None:
+    assert [await relayed.status(path) for path in ("/", "/ui", "/ui/state", "/ui/main.js")] == [403] * 4
+    async with relayed.browser.get(f"{relayed.url('/')}?key=guess") as answer:
+        assert answer.status == 403 and "Set-Cookie" not in answer.headers
+
+
+async def test_another_name_that_leads_to_this_machine_is_refused(relayed: Relayed) -> None:
+    async with relayed.browser.get(relayed.relay.address, headers={"Host": "rebound.example.com"}) as answer:
+        assert answer.status == 403 and "Set-Cookie" not in answer.headers
+
+
+async def test_the_relay_passes_on_nothing_but_the_page(relayed: Relayed) -> None:
+    async with relayed.browser.get(relayed.relay.address):
+        pass
+
+    assert [await relayed.status(path) for path in ("/metrics", "/configz", "/ui/a/b")] == [404] * 3
+
+
+async def test_changes_come_through(relayed: Relayed) -> None:
+    async with relayed.browser.get(relayed.relay.address):
+        pass
+    async with relayed.browser.get(relayed.url("/ui/state")) as answer:
+        position = (await answer.json())["id"]
+    async with relayed.browser.get(relayed.url("/ui/events"), headers={"Last-Event-ID": position}) as answer:
+        relayed.page.shown.bind(make_pod("new", gpus=1, node="n", namespace="one"))
+        async with asyncio.timeout(10):
+            async for line in answer.content:
+                if b'"new"' in line:
+                    return
+    raise AssertionError("the change has not come")
+
+
+async def test_an_open_stream_does_not_keep_the_command_from_its_end(relayed: Relayed) -> None:
+    async with relayed.browser.get(relayed.relay.address):
+        pass
+    async with relayed.browser.get(relayed.url("/ui/state")) as answer:
+        position = (await answer.json())["id"]
+    async with relayed.browser.get(relayed.url("/ui/events"), headers={"Last-Event-ID": position}) as answer:
+        assert answer.status == 200
+        async with asyncio.timeout(DRAIN - 1):
+            await relayed.relay.stop()
+
+
+async def headers_then_style(port: int, context: ssl.SSLContext | None, lines: str) -> bytes:
+    """What comes on one connection for HEAD /ui/events, and for the style sheet after that."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    try:
+        for request in ("HEAD /ui/events", "GET /ui/style.css"):
+            writer.write(f"{request} HTTP/1.1\r\nHost: 127.0.0.1\r\n{lines}\r\n".encode())
+        async with asyncio.timeout(10):
+            return await reader.readuntil(b"text/css")
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.mark.parametrize("is_relayed", [True, False], ids=["the relay", "the scheduler"])
+async def test_who_asks_for_the_headers_of_a_stream_gets_no_stream(relayed: Relayed, is_relayed: bool) -> None:
+    async with relayed.browser.get(relayed.relay.address):
+        pass
+    async with relayed.browser.get(relayed.url("/ui/state")) as answer:
+        lines = f"Last-Event-ID: {(await answer.json())['id']}\r\n"
+    cookies = "; ".join(f"{each.key}={each.value}" for each in relayed.browser.cookie_jar)
+
+    if is_relayed:
+        said = await headers_then_style(relayed.url("/").port or 0, None, f"{lines}Cookie: {cookies}\r\n")
+    else:
+        port, context = relayed.page.served.secure_port, ssl._create_unverified_context()
+        said = await headers_then_style(port, context, f"{lines}Authorization: Bearer one\r\n")
+
+    assert said.count(b"HTTP/1.1 200 OK") == 2 and b"text/event-stream" in said and b"retry:" not in said
+
+
+async def test_a_scheduler_that_is_gone_is_named(relayed: Relayed) -> None:
+    async with relayed.browser.get(relayed.relay.address):
+        pass
+    await relayed.page.served.close()
+
+    async with relayed.browser.get(relayed.url("/ui")) as answer:
+        said = await answer.text()
+        assert answer.status == 502 and "cannot be reached: [Errno 111] Connect call failed" in said
+        assert "SSLContext" not in said
+
+
+async def test_a_user_who_may_not_see_the_page_is_told_so_at_once(relayed: Relayed) -> None:
+    await relayed.upstream.check()
+    assert await relayed.upstream.leads()
+    relayed.page.reviews.tokens.clear()
+    async with AsyncExitStack() as stack:
+        other = Relayed(stack)
+        await other.start(token="stranger")
+        with pytest.raises(ClusterError, match="answers 401: Unauthorized; log in again") as caught:
+            await other.upstream.check()
+        assert caught.value.exit_code == 4
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://scheduler:8080",
+        "scheduler:10259",
+        "https://",
+        "https://[::1",
+        "https://scheduler:port",
+        "https://scheduler:99999",
+    ],
+)
+async def test_credentials_go_over_tls_only(address: str) -> None:
+    with pytest.raises(click.UsageError, match="expected https://HOST:PORT"):
+        Upstream(address, Credentials(lambda: Access("https://api")))
+
+
+async def test_a_replica_that_cannot_be_reached_does_not_hide_the_leader(
+    relayed: Relayed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"https://127.0.0.1:{relayed.page.served.secure_port}"
+    forwarding(tmp_path, address, monkeypatch, refused="a")
+    credentials = Credentials(lambda: Access(address, authorization="Bearer one"))
+
+    async with AsyncExitStack() as stack:
+        upstream = await leader_among([("gpu", "a"), ("gpu", "b")], Connection(), credentials, stack)
+
+        assert await upstream.leads()
+        with pytest.raises(ConfigError, match="kubectl port-forward"):
+            await leader_among([("gpu", "a")], Connection(), credentials, stack)

@@ -1,0 +1,153 @@
+"""What the garbage collector looks at, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gangline.process import memory
+from gangline.process.memory import looked_at_once, memory_left, nothing_collected, settle_when
+
+
+class Ring:
+    """Garbage that only the collector can free."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def collector() -> Iterator[None]:
+    """As it was, after the test too."""
+    threshold, callbacks = gc.get_threshold(), list(gc.callbacks)
+    gc.collect()
+    yield
+    assert gc.callbacks == callbacks and gc.isenabled()
+    gc.set_threshold(*threshold)
+
+
+def until(read: asyncio.Event) -> Callable[[], Awaitable[None]]:
+    async def listed() -> None:
+        await read.wait()
+
+    return listed
+
+
+def is_looked_at(thing: object) -> bool:
+    return any(each is thing for each in gc.get_objects())
+
+
+def test_what_lives_at_a_collection_is_looked_at_once() -> None:
+    with looked_at_once():
+        kept = Ring()
+        assert is_looked_at(kept)
+
+        gc.collect(0)
+
+        assert not is_looked_at(kept)
+
+
+def test_what_is_garbage_at_a_collection_is_freed() -> None:
+    with looked_at_once():
+        garbage = weakref.ref(Ring())
+
+        gc.collect(0)
+
+        assert garbage() is None
+
+
+def test_collections_come_by_themselves_and_often() -> None:
+    gc.set_threshold(10**9, 50, 100)
+    with looked_at_once():
+        garbage = weakref.ref(Ring())
+
+        kept: list[list[int]] = [[] for _ in range(2 * memory.YOUNG)]
+
+    assert garbage() is None and kept
+    assert gc.get_threshold() == (10**9, 50, 100)
+
+
+def test_after_the_block_nothing_of_it_is_looked_at_and_what_is_new_is() -> None:
+    with looked_at_once():
+        kept = Ring()
+    new = Ring()
+
+    gc.collect()
+
+    assert not is_looked_at(kept) and is_looked_at(new)
+
+
+def test_modules_are_not_looked_at() -> None:
+    with nothing_collected():
+        assert not gc.isenabled()
+        kept = Ring()
+
+    assert gc.isenabled() and not is_looked_at(kept)
+
+
+async def test_all_that_was_read_is_settled_when_it_is_read() -> None:
+    read = asyncio.Event()
+    settling = asyncio.create_task(settle_when(until(read)))
+    await asyncio.sleep(0)
+    kept, garbage = Ring(), weakref.ref(Ring())
+    gc.collect(0)
+    assert garbage() is None and not is_looked_at(kept)
+
+    read.set()
+    await settling
+    new = Ring()
+    gc.collect(0)
+
+    assert is_looked_at(new)
+
+
+async def test_what_cannot_be_read_in_time_is_collected_as_always() -> None:
+    read, asked_again = asyncio.Event(), asyncio.Event()
+    asked: list[None] = []
+
+    async def listed() -> None:
+        asked.append(None)
+        if len(asked) == 2:
+            asked_again.set()
+        await read.wait()
+
+    settling = asyncio.create_task(settle_when(listed, longest=0.0))
+    await asked_again.wait()
+    kept = Ring()
+    gc.collect(0)
+    assert is_looked_at(kept)
+    read.set()
+    await settling
+
+    assert not is_looked_at(kept)
+
+
+@pytest.mark.parametrize(
+    ("files", "left"),
+    [
+        ({"memory.max": "1000", "memory.current": "700", "memory.stat": "anon 500\ninactive_file 150\n"}, 450),
+        ({"memory.max": "1000", "memory.current": "1100", "memory.stat": ""}, 0),
+        ({"memory.max": "max", "memory.current": "700", "memory.stat": ""}, None),
+        (
+            {
+                "memory/memory.limit_in_bytes": "1000",
+                "memory/memory.usage_in_bytes": "600",
+                "memory/memory.stat": "total_inactive_file 50",
+            },
+            450,
+        ),
+        ({}, None),
+    ],
+    ids=["limit", "over", "no-limit", "version-1", "no-cgroup"],
+)
+def test_memory_that_is_left_is_that_of_the_container(tmp_path: Path, files: dict[str, str], left: int | None) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    assert memory_left(tmp_path) == left

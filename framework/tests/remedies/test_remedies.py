@@ -1,0 +1,304 @@
+"""What would let a unit start: every kind of remedy, in words and values, and what it does when it is carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gangline import model
+from gangline.api.pod_group import PodGroup
+from gangline.errors import PluginError
+from gangline.groups.keys import KUEUE_SLICE_REQUIRED, KUEUE_SLICE_SIZE
+from gangline.remedies import Remedies, Remedy, RemedyCost, RemedyKind
+from gangline.remedies.amounts import fewer_members
+from gangline.remedies.freeing import free_room
+from gangline.remedies.trying import Trial
+from gangline.testing.gangs import GROUP
+from gangline.wire.custom_resources import CLAIM, COMPLETION_INDEX, ClaimDevices, GpuClaim, GpuClaimSpec
+
+from .worlds import World, members, node, occupant, report, waiting
+
+FOUR = tuple(node(f"n{number}", number % 2) for number in range(4))
+HALF_IN_USE = (occupant("a", "n0", 4), occupant("b", "n1", 4))
+CASES: list[tuple[str, World, RemedyKind, str, Mapping[str, Any], RemedyCost]] = [
+    (
+        "a cordoned node",
+        World((node("n0", 0, unschedulable=True), node("n1", 0, gpus=4)), (waiting(),)),
+        RemedyKind.REPAIR_NODES,
+        "Repair or uncordon node n0 (cordoned).",
+        {"nodes": {"n0": ["cordoned"]}},
+        RemedyCost(changed=1),
+    ),
+    (
+        "nodes that are not ready",
+        World(
+            tuple(node(f"n{n}", 0, taints=["node.kubernetes.io/not-ready:NoSchedule"] * (n > 0)) for n in range(4)),
+            members(3),
+            min_member=3,
+        ),
+        RemedyKind.REPAIR_NODES,
+        "Repair or uncordon 2 nodes n1 (not-ready), n2 (not-ready).",
+        {"nodes": {"n1": ["not-ready"], "n2": ["not-ready"]}},
+        RemedyCost(changed=2),
+    ),
+    (
+        "a GPU that is not healthy",
+        World(
+            (node("n0", 0, allocatable_gpus=7),),
+            (waiting(),),
+            reports=(report("n0", unhealthy=(3,)),),
+        ),
+        RemedyKind.REPAIR_NODES,
+        "Repair or uncordon node n0 (GPU 3 not healthy).",
+        {"nodes": {"n0": ["GPU 3 not healthy"]}},
+        RemedyCost(changed=1),
+    ),
+    (
+        "a taint",
+        World((node("n0", 0, taints=["team=a:NoSchedule"]), node("n1", 0, gpus=4)), (waiting(),)),
+        RemedyKind.TOLERATE_TAINT,
+        "Let the pods tolerate the taint team=a:NoSchedule, which 1 node has.",
+        {"key": "team", "value": "a", "effect": "NoSchedule", "nodes": 1},
+        RemedyCost(),
+    ),
+    (
+        "a level that is preferred",
+        World(FOUR, members(3), min_member=3),
+        RemedyKind.PREFER_LEVEL,
+        "Prefer the level leaf for the gang instead of requiring it.",
+        {"level": "leaf", "subgroups": []},
+        RemedyCost(),
+    ),
+    (
+        "a wider level",
+        World(FOUR, members(3), min_member=3),
+        RemedyKind.WIDEN_LEVEL,
+        "Require the level spine for the gang instead of leaf.",
+        {"level": "leaf", "to": "spine", "subgroups": []},
+        RemedyCost(),
+    ),
+    (
+        "fewer members",
+        World(FOUR, members(3), min_member=3),
+        RemedyKind.FEWER_MEMBERS,
+        "Let the gang start with 2 members instead of 3 (minMember).",
+        {"minMember": 2, "from": 3, "fewer": 1},
+        RemedyCost(given_up=0.333),
+    ),
+    (
+        "smaller requests",
+        World((node("n0", 0),), (waiting(gpus=2, cpu=100),)),
+        RemedyKind.SMALLER_REQUESTS,
+        "Request 64 cpu per pod instead of 100.",
+        {"resource": "cpu", "quantity": "64", "from": "100"},
+        RemedyCost(given_up=0.36),
+    ),
+    (
+        "pods that move",
+        World(FOUR[:2], (waiting(),), HALF_IN_USE),
+        RemedyKind.MOVE_PODS,
+        "Move 1 pod: default/a from n0 to n1.",
+        {"moves": [{"pod": "default/a", "from": "n0", "to": "n1"}]},
+        RemedyCost(1),
+    ),
+    (
+        "a higher priority",
+        World(FOUR[:1], (waiting(),), (occupant("a", "n0", 2, 3), occupant("b", "n0", 4, 5))),
+        RemedyKind.RAISE_PRIORITY,
+        "Raise the priority from 0 to 6, so that preemption may remove others, such as pod default/b, pod default/a.",
+        {"priority": 6, "from": 0, "pods": ["default/b", "default/a"]},
+        RemedyCost(2),
+    ),
+    (
+        "GPUs that come free",
+        World(FOUR, members(2), tuple(occupant(f"busy-{n}", f"n{n}", 8 - 2 * (n == 2)) for n in range(4)), 2),
+        RemedyKind.FREE_ROOM,
+        "Wait until 14 GPUs of leaf spine-0/leaf-0 come free, for example when pod default/busy-2, pod default/busy-0 "
+        "end.",
+        {
+            "level": "leaf",
+            "domain": "spine-0/leaf-0",
+            "gpus": 14,
+            "amounts": {"nvidia.com/gpu": 14},
+            "pods": ["default/busy-2", "default/busy-0"],
+        },
+        RemedyCost(2, changed=2),
+    ),
+]
+
+
+def of_kind(found: Remedies, kind: RemedyKind) -> list[Remedy]:
+    return [each for each in found.remedies if each.kind is kind]
+
+
+@pytest.mark.parametrize(
+    ("world", "kind", "sentence", "values", "cost"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
+def test_a_remedy_says_what_would_let_the_unit_start(
+    world: World, kind: RemedyKind, sentence: str, values: Mapping[str, Any], cost: RemedyCost
+) -> None:
+    found = world.remedies()
+
+    assert found.is_complete and not found.note
+    assert of_kind(found, kind) == [Remedy(kind, sentence, values, cost)]
+    assert not world.starts()
+    assert world.after(of_kind(found, kind)[0]).starts()
+
+
+def test_there_is_a_case_for_each_kind() -> None:
+    assert {case[2] for case in CASES} == set(RemedyKind)
+
+
+# What is no remedy
+
+
+def kinds(found: Remedies) -> set[RemedyKind]:
+    return {each.kind for each in found.remedies}
+
+
+def test_a_unit_that_starts_needs_no_remedy() -> None:
+    found = World((node("n0", 0),), (waiting(),)).remedies()
+
+    assert not found.remedies and found.note == "it would start as things are"
+
+
+def test_a_pod_with_a_gate_is_not_tried() -> None:
+    found = World((node("n0", 0),), (waiting(scheduling_gates=[model.LocalName("quota")]),)).remedies()
+
+    assert not found.remedies and "quota" in found.note and "default/unit-0 is not tried" in found.note
+
+
+def test_a_gang_that_misses_members_could_need_fewer() -> None:
+    found = World(FOUR, members(2), min_member=3).remedies()
+
+    assert [each.values["minMember"] for each in found.remedies] == [2]
+
+
+def test_the_cheapest_comes_first() -> None:
+    nodes = (node("n0", 0), node("n1", 0, taints=["team=a:NoSchedule"]))
+    found = World(nodes, (waiting(),), (occupant("a", "n0", 4),)).remedies()
+
+    assert [each.kind for each in found.remedies] == [
+        RemedyKind.TOLERATE_TAINT,
+        RemedyKind.SMALLER_REQUESTS,
+        RemedyKind.RAISE_PRIORITY,
+        RemedyKind.FREE_ROOM,
+    ]
+
+
+def test_a_taint_that_stands_for_a_fault_is_to_be_repaired_and_not_tolerated() -> None:
+    found = World((node("n0", 0, taints=["node.kubernetes.io/not-ready:NoSchedule"]),), (waiting(),)).remedies()
+
+    assert kinds(found) == {RemedyKind.REPAIR_NODES}
+
+
+def test_a_pod_moves_only_if_somebody_makes_it_anew_and_budgets_allow_that() -> None:
+    orphan = occupant("a", "n0", 4)
+    orphan.metadata.owner_references = []
+    budget = model.PodDisruptionBudget(
+        model.ObjectMeta("b", "default"),
+        model.PodDisruptionBudgetSpec(selector=model.LabelSelector(match_labels={"app": "b"})),
+        model.PodDisruptionBudgetStatus(disruptions_allowed=0),
+    )
+    world = World(FOUR[:2], (waiting(),), (orphan, occupant("b", "n1", 4, labels={"app": "b"})))
+
+    assert of_kind(world.remedies(), RemedyKind.MOVE_PODS)[0].values["moves"][0]["pod"] == "default/b"
+    assert kinds(replace(world, budgets=(budget,)).remedies()) >= {RemedyKind.FREE_ROOM}
+    assert not of_kind(replace(world, budgets=(budget,)).remedies(), RemedyKind.MOVE_PODS)
+
+
+def test_the_pods_of_a_daemon_set_stay() -> None:
+    daemon = occupant("a", "n0", 4)
+    daemon.metadata.owner_references[0].kind = "DaemonSet"
+
+    assert kinds(World(FOUR[:1], (waiting(),), (daemon,)).remedies()) == {RemedyKind.SMALLER_REQUESTS}
+
+
+def test_a_priority_is_not_raised_where_that_makes_no_room() -> None:
+    running = (occupant("a", "n0", 4, priority=3),)
+
+    never = World(FOUR[:1], (waiting(preemption_policy="Never"),), running).remedies()
+    above = World(FOUR[:1], (waiting(priority=4),), running).remedies()
+
+    assert RemedyKind.RAISE_PRIORITY not in kinds(never) | kinds(above)
+
+
+def test_a_gang_goes_as_a_whole() -> None:
+    running = tuple(occupant(f"busy-{n}", f"n{n}", 8, labels={GROUP: "busy"}) for n in range(2))
+    world = World(FOUR[:2], (waiting(),), running, groups=(("busy", 2),))
+
+    (freed,) = of_kind(world.remedies(), RemedyKind.FREE_ROOM)
+
+    assert freed.values["pods"] == ["default/busy-0", "default/busy-1"] and freed.cost.interrupted == 2
+    assert freed.sentence == "Wait until 8 GPUs of node n0 come free, for example when gang default/busy ends."
+
+
+def test_all_containers_give_up_a_part_of_what_is_too_much() -> None:
+    wanted = [model.ResourceRequirements({"cpu": cpu, "memory": "1Gi"}) for cpu in ("60", "30")]
+    containers = [model.Container(f"c{n}", "i", resources=each) for n, each in enumerate(wanted)]
+    found = World(FOUR[:1], (waiting(containers=containers),)).remedies()
+
+    assert [each.values for each in found.remedies] == [{"resource": "cpu", "quantity": "64", "from": "90"}]
+
+
+def test_a_claim_needs_healthy_devices() -> None:
+    pod = waiting(gpus=0, annotations={CLAIM: "all"})
+    claim = GpuClaim(model.ObjectMeta("all", "default"), GpuClaimSpec(ClaimDevices(count=8)))
+    world = World((node("n0", 0),), (pod,), reports=(report("n0", unhealthy=(2, 5)),), claims=(claim,))
+
+    (remedy,) = world.remedies().remedies
+
+    assert remedy.values == {"nodes": {"n0": ["GPU 2, 5 not healthy"]}}
+    assert not world.starts() and world.after(remedy).starts()
+
+
+def test_the_slices_of_a_gang_are_loosened_together() -> None:
+    slices = {KUEUE_SLICE_REQUIRED: "host", KUEUE_SLICE_SIZE: "2"}
+    pods = tuple(
+        waiting(number, 8, slices, labels={GROUP: "unit", COMPLETION_INDEX: str(number)}) for number in range(4)
+    )
+    found = World(FOUR, pods, min_member=4).remedies()
+
+    (preferred,) = of_kind(found, RemedyKind.PREFER_LEVEL)
+    (wider,) = of_kind(found, RemedyKind.WIDEN_LEVEL)
+    assert preferred.values == {"level": "host", "subgroups": ["slice-0", "slice-1"]}
+    assert wider.sentence == "Require the level leaf for the subgroups slice-0, slice-1 instead of host."
+    assert RemedyKind.FEWER_MEMBERS not in kinds(found)
+
+
+def test_a_capacity_that_cannot_be_read_is_no_repair() -> None:
+    broken = node("n0", 0, unschedulable=True)
+    broken.status.capacity = {"nvidia.com/gpu": "many"}
+    found = World((broken, node("n1", 0, unschedulable=True)), (waiting(),)).remedies()
+
+    assert [each.values for each in found.remedies] == [{"nodes": {"n1": ["cordoned"]}}]
+
+
+# Bounds
+
+
+def test_where_attempts_run_out_that_is_said() -> None:
+    judged = World(FOUR, members(3), min_member=3).judged()
+    (unit,) = judged.groups.values()
+    trial = Trial(unit, judged.runtimes["gangs"], judged.cluster, {}, 0.0)
+
+    with trial.finding(attempts=1):
+        (found,) = fewer_members(trial)
+        assert found.values["minMember"] == 1 and trial.is_cut and trial.tried == 1
+    with trial.finding(seconds=0.0):
+        assert list(free_room(trial)) == [] and trial.tried == 1
+
+
+def test_an_attempt_that_fails_proves_nothing() -> None:
+    judged = World(FOUR, members(3), min_member=3).judged()
+    (unit,) = judged.groups.values()
+    trial = Trial(unit, judged.runtimes["gangs"], judged.cluster, {}, 0.0)
+
+    def broken(group: PodGroup) -> PodGroup:
+        raise PluginError("Some", "filter", "is broken")
+
+    with trial.finding():
+        assert not trial.starts(change=broken) and not trial.is_cut
