@@ -11,7 +11,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -35,8 +35,6 @@ _ATTEMPTS = 50
 _LANES = 64
 _MOST_GONE = 20_000
 """At most this many pods are remembered to be gone."""
-_MOST_REMOVED = 20_000
-"""Deletions that are remembered while a write may wait for its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +71,9 @@ class Locks:
         """The leases that this process wrote last, until the watch delivers them."""
         self._deleted: dict[str, str] = {}
         """The UIDs of the leases that this process deleted, by name, until the watch delivers that."""
-        self._removed: dict[str, None] = {}
-        """The UIDs of the leases of which the watch has told that they were deleted, the latest last."""
+        self._removed: dict[str, set[str]] = {}
+        """For each lease that this process is writing, by name: the UIDs of the leases of this name of which the watch
+        has told meanwhile that they were deleted."""
         self._gone: dict[str, None] = {}
         """The UIDs of pods that the API server no longer has, the latest last."""
 
@@ -183,9 +182,8 @@ class Locks:
     def on_remove(self, lease: model.Lease) -> None:
         """A lease was deleted."""
         name, uid = lease.metadata.name, lease.metadata.uid
-        self._removed[uid] = None
-        if len(self._removed) > _MOST_REMOVED:
-            del self._removed[next(iter(self._removed))]
+        if name in self._removed:
+            self._removed[name].add(uid)
         written = self._written.get(name)
         if written is not None and written.metadata.uid == uid:
             del self._written[name]
@@ -212,8 +210,7 @@ class Locks:
 
     async def _create(self, part: HoldPart) -> None:
         new = lease_of(part.lease, self.namespace, part.node, {part.uid: part.hold}, self._now())
-        failpoint("lock.before-write")
-        self._wrote(await self._client.create(resources.LEASES, new, namespace=self.namespace))
+        await self._write(part.lease, self._client.create(resources.LEASES, new, namespace=self.namespace))
 
     async def _join(
         self, part: HoldPart, lease: model.Lease, memory: Sequence[int], siblings: Siblings
@@ -278,16 +275,23 @@ class Locks:
     async def _replace(self, lease: model.Lease, node: str, holders: dict[str, Hold]) -> None:
         name = lease.metadata.name
         new = lease_of(name, self.namespace, node, holders, self._now(), lease)
-        failpoint("lock.before-write")
-        self._wrote(await self._client.replace(resources.LEASES, new))
+        await self._write(name, self._client.replace(resources.LEASES, new))
 
-    def _wrote(self, lease: model.Lease) -> None:
-        """Remember what was written, unless the watch was faster than the answer."""
-        failpoint("lock.after-write")
-        seen = self._store.get(lease.metadata.name, self.namespace)
-        is_newer = lease.metadata.uid not in self._removed if seen is None else _version(seen) < _version(lease)
+    async def _write(self, name: str, request: Coroutine[None, None, model.Lease]) -> None:
+        """Write the lease with a name, and remember what was written, unless the watch was faster than the answer. The
+        caller has the lease's lane, so that there is one request for it at a time.
+        """
+        removed = self._removed[name] = set()
+        try:
+            failpoint("lock.before-write")
+            lease = await request
+            failpoint("lock.after-write")
+        finally:
+            del self._removed[name]
+        seen = self._store.get(name, self.namespace)
+        is_newer = lease.metadata.uid not in removed if seen is None else _version(seen) < _version(lease)
         if is_newer:
-            self._written[lease.metadata.name] = lease
+            self._written[name] = lease
 
     async def _get(self, name: str) -> model.Lease | None:
         try:
