@@ -103,6 +103,11 @@ class Candidates:
         wanted = self.consumed(number, row)
         return all(amount.thousandths + before.get(name, 0) <= has for name, (amount, has) in wanted.items())
 
+    def suffice(self, number: int, rows: RowNumbers) -> BoolColumn:
+        """As `suffices`, for each of some rows, which are not none."""
+        codes, first = kinds([self.properties.capacities.codes[rows], self.standing.consumed[rows]])
+        return np.array([self.suffices(number, row) for row in rows[first].tolist()], dtype=np.bool_)[codes]
+
     def failure(self, number: int, row: int) -> tuple[int, str]:
         """The number of the first selector of an alternative that fails for the device in this row, and why."""
         expressions = self.alternatives[number].expressions

@@ -327,6 +327,11 @@ class SliceTable:
         """Pools with devices that several nodes may use."""
         return self._placed.wide
 
+    @property
+    def unusable_pools(self) -> Iterable[PlacedPool]:
+        """Incomplete and invalid pools."""
+        return self._placed.unusable
+
     def wide_pools_of(self, nodes: Sequence[int]) -> list[PlacedPool]:
         """As `wide_pools`, for some nodes alone."""
         return [each for each in self._placed.wide if any(node in each.pool.reach for node in nodes)]
