@@ -45,7 +45,8 @@ PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 X = {"cel": {"expression": f'device.attributes["{GPU}"].model == "x"'}}
 """Fails where a device says nothing of its model."""
 CAREFUL = {"cel": {"expression": f'device.attributes["{GPU}"].?model.orValue("") == "x"'}}
-TWICE = [{"matchAttribute": ROOT}, {"matchAttribute": ROOT}]
+UNCOUNTED = [{"matchAttribute": ROOT}, {"distinctAttribute": f"{GPU}/id"}]
+"""Constraints that only a search can keep."""
 """Two constraints: counting cannot tell."""
 EVERY = {"deviceClassName": "gpu", "allocationMode": "All"}
 CLAIMS: list[list[ResourceClaim]] = [
@@ -357,14 +358,14 @@ def test_a_refusal_is_told_in_the_words_of_kube_scheduler() -> None:
 
 def test_a_node_on_which_the_search_is_given_up_is_rejected_and_another_serves() -> None:
     """Of the devices of `a` the last two agree; `b` has the two alone."""
-    few = [device(f"d{i}", attributes={"root": root}) for i, root in enumerate("xx")]
-    many = [device(f"d{i}", attributes={"root": root}) for i, root in enumerate("abcdefghijkxx")]
+    few = [device(f"d{i}", attributes={"root": root, "id": f"{i}"}) for i, root in enumerate("xx")]
+    many = [device(f"d{i}", attributes={"root": root, "id": f"{i}"}) for i, root in enumerate("abcdefghijkxx")]
     view = cluster([make_node(name) for name in "ab"]).nodes.view()
     devices = Devices(lambda: view, Solver(most_steps=20))
     devices.class_changed(None, device_class())
     for name, some in (("a", many), ("b", few)):
         devices.slice_changed(None, offer(f"s-{name}", some, pool=name, nodeName=name))
-    claims = [claim(exactly(2), constraints=TWICE)]
+    claims = [claim(exactly(2), constraints=UNCOUNTED)]
     asked = devices.asked(claims)
 
     codes = devices.codes(asked, view).tolist()
@@ -403,17 +404,22 @@ def test_room_is_how_many_such_claims_have_devices() -> None:
     assert room(claim(exactly(2)), claim(exactly())) == 2
     assert room(claim(exactly(2), constraints=[{"matchAttribute": ROOT}])) == 3
     assert room(claim(exactly(3), constraints=[{"matchAttribute": ROOT}])) == 1
-    assert room(claim(exactly(2), constraints=TWICE)) == 3
+    assert room(claim(exactly(2), constraints=UNCOUNTED)) == 3
     assert room(claim({"firstAvailable": [{"name": "two", **exactly(2)}]})) is None
+
+
+def linked(number: int) -> dict[str, Any]:
+    """A device of the root x, with a number of its own."""
+    return device(f"d{number}", attributes={"root": "x", "id": f"{number}"})
 
 
 def test_what_is_searched_before_the_deadline_is_not_searched_again() -> None:
     slices = [
-        offer(f"s-{node}", [device(f"d{i}", attributes={"root": "x"}) for i in range(count)], pool=node, nodeName=node)
+        offer(f"s-{node}", [linked(i) for i in range(count)], pool=node, nodeName=node)
         for count, node in enumerate(NODES)
     ]
     devices, nodes = live(slices, NODES)
-    asked = devices.asked([claim(exactly(2), constraints=TWICE)])
+    asked = devices.asked([claim(exactly(2), constraints=UNCOUNTED)])
     times = iter(range(100))
 
     with pytest.raises(DeadlineExceeded):
@@ -528,10 +534,10 @@ _REFUSAL = allocator.PodAllocator.refusal
 
 
 def test_questions_about_one_node_do_not_search_the_others() -> None:
-    offered = [device(f"d{i}", attributes={"root": "x"}) for i in range(3)]
+    offered = [linked(i) for i in range(3)]
     slices = [offer(f"s-{node}", offered, pool=node, nodeName=node) for node in NODES]
     devices, nodes = live(slices, NODES)
-    asked = devices.asked([claim(exactly(2), constraints=TWICE)])
+    asked = devices.asked([claim(exactly(2), constraints=UNCOUNTED)])
     devices.codes(asked, nodes)
     allocations = devices.allocate(asked, CLAIMS[1], 2).allocations
     assert allocations is not None
