@@ -7,8 +7,10 @@ a DeviceClass that changes ends all questions: classes change rarely.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 
 import msgspec
 import numpy as np
@@ -16,9 +18,10 @@ from numpy.typing import NDArray
 
 from gangline.deadline import POD_SECONDS, Deadline
 from gangline.dra.allocator import Allocator, NodeVerdict, Order, SharedOn
-from gangline.dra.asked import Asked
+from gangline.dra.asked import Asked, named
 from gangline.dra.asking import read
 from gangline.dra.pools import PoolCondition
+from gangline.dra.preparing import MOST_CLASSES, MOST_WAITING, SECONDS, Preparation, one_of
 from gangline.dra.questions import FIRST_TEXT, GAVE_UP, Question
 from gangline.dra.reading import SHAREABLE
 from gangline.dra.selecting import Compile, Selectors, compile_selector, compile_with_lists
@@ -30,16 +33,8 @@ from gangline.dra.supply import Supply
 from gangline.dra.table import SEVERAL, SliceTable
 from gangline.dra.usage import Usage
 from gangline.dra.weighing import Chosen
-from gangline.errors import InvalidObject
-from gangline.model.base import ObjectMeta
-from gangline.model.resource_claims import (
-    DeviceClaim,
-    DeviceRequest,
-    ExactDeviceRequest,
-    ResourceClaim,
-    ResourceClaimAllocation,
-    ResourceClaimSpec,
-)
+from gangline.errors import DeadlineExceeded, InvalidObject
+from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
 from gangline.model.resource_slices import DeviceClass, ResourceSlice
 from gangline.sizes import BoundedCache
 from gangline.state.changes import Changes
@@ -84,6 +79,7 @@ class Devices:
         self._asked: Asked | None = None
         """The last question: most questions are asked several times in a row."""
         self._solver = solver or Solver()
+        self.preparation = Preparation()
 
     # What changes
 
@@ -112,8 +108,10 @@ class Devices:
             self._slices[name] = new
             if before is not None and before.spec == new.spec:
                 return
+            self.preparation.note(new)
         if self._standing is None:
             self.changes.note_all()
+            self._prepare(())
             return
         table = self._standing.table
         self._note_slice(before)
@@ -122,6 +120,7 @@ class Devices:
         if new is not None:
             self._numbers[name] = table.put(new)
         self._note_slice(new)
+        self._prepare_if_much_waits()
 
     def _note_slice(self, each: ResourceSlice | None) -> None:
         """Note for which nodes a slice may matter."""
@@ -150,6 +149,8 @@ class Devices:
             if before is not None and before.spec == new.spec:
                 return
         self._forget_questions()
+        if new is not None and self._standing is not None:
+            self._prepare([new.metadata.name])
 
     def node_changed(self, name: str) -> None:
         """A node was added or deleted, or its labels changed. Without slices no answer changes."""
@@ -161,6 +162,20 @@ class Devices:
             self._note_node(name)
         if self._standing is not None:
             self._standing.table.node_changed(name)
+            self._prepare_if_much_waits()
+
+    def _prepare_if_much_waits(self) -> None:
+        """Do now what the next question would have to do, if that is much."""
+        if self._standing is not None and (self._standing.table.waiting > MOST_WAITING or self._standing.table.is_worn):
+            self._prepare(islice(self._classes, MOST_CLASSES))
+
+    def _prepare(self, classes: Iterable[str]) -> None:
+        """Bring the table up to date, the columns that questions will read, and those of these classes."""
+        allocator = self._current()[1]
+        for name in classes:
+            with suppress(InvalidObject, DeadlineExceeded), allocator.within(Deadline(SECONDS)):
+                self._question(self.asked([one_of(name)])).pod.prepare()
+        self.preparation.prepare(allocator, len(self._nodes().whole))
 
     def take(self, key: Hashable, allocation: ResourceClaimAllocation) -> None:
         """The claim with this key now has the devices of this allocation, and no others."""
@@ -232,7 +247,7 @@ class Devices:
         texts = self._texts.get(asked) or []
         number = code - FIRST_TEXT
         if 0 <= number < len(texts):
-            return _named(texts[number], claims)
+            return named(texts[number], claims)
         pools = self._standing.table.pools if self._standing is not None else ()
         return INVALID_POOLS if any(pool.condition is PoolCondition.INVALID for pool in pools) else NO_DEVICES
 
@@ -251,7 +266,7 @@ class Devices:
         question = self._question(asked)
         with self._current()[1].within(Deadline(POD_SECONDS)):
             verdict = question.pod.on(row, self._nodes().name_of(row), claims, order, shared_on)
-        return replace(verdict, error=_named(verdict.error, claims)) if verdict.error else verdict
+        return replace(verdict, error=named(verdict.error, claims)) if verdict.error else verdict
 
     def choices(self, asked: Asked, nodes: NodeView) -> list[tuple[Chosen, Places]]:
         """Which alternatives the claims get, each set of them with the positions of nodes of the view.
@@ -320,10 +335,8 @@ class Devices:
 
     def stock(self, device_class: str, nodes: NodeView) -> DeviceStock:
         """By node of the view: the devices of a DeviceClass; zeros if there is no such class."""
-        request = DeviceRequest("device", ExactDeviceRequest(device_class, allocation_mode="ExactCount", count=1))
-        claim = ResourceClaim(ObjectMeta(), ResourceClaimSpec(DeviceClaim([request])))
         try:
-            question = self._question(self.asked([claim]))
+            question = self._question(self.asked([one_of(device_class)]))
         except InvalidObject:
             return DeviceStock(np.zeros(len(nodes), dtype=np.int64), np.zeros(len(nodes), dtype=np.int64))
         return question.pod.stock(nodes.rows)
@@ -351,14 +364,10 @@ class Devices:
         standing, allocator = self._current()
         found = self._questions.get(asked)
         if found is None:
-            claims = [
-                ResourceClaim(ObjectMeta(f"{number}", namespace=_NAMELESS), spec)
-                for number, spec in enumerate(asked.specs)
-            ]
             texts = self._texts.get(asked)
             if texts is None:
                 texts = self._texts.put(asked, [])
-            found = self._questions.put(asked, Question(allocator.ask(claims), standing.table, texts))
+            found = self._questions.put(asked, Question(allocator.ask(asked.claims()), standing.table, texts))
         return found
 
     def _current(self) -> tuple[Standing, Allocator]:
@@ -374,19 +383,6 @@ class Devices:
         self._standing = Standing(table, self._usage)
         self._allocator = Allocator(self._standing, self._classes, Selectors(table, self._compile), solver=self._solver)
         return self._standing, self._allocator
-
-
-_NAMELESS = "?"
-"""The namespace of the claims in a kept question, whose names are numbers; `_named` puts real names into messages."""
-
-
-def _named(text: str, claims: Sequence[ResourceClaim]) -> str:
-    """The message of a kept question, with the names of these claims."""
-    for number, claim in enumerate(claims):
-        own = f"{claim.metadata.namespace}/{claim.metadata.name}"
-        for end in (":", ","):
-            text = text.replace(f"claim {_NAMELESS}/{number}{end}", f"claim {own}{end}")
-    return text
 
 
 _encode = msgspec.json.Encoder(order="deterministic").encode

@@ -113,7 +113,7 @@ def test_counted_nodes_have_what_the_search_finds(random: Random) -> None:
     pod, bare = ask(slices, claims, taken, NODES), ask(slices, claims, [], NODES)
 
     for outcomes, searched in (
-        (pod.everywhere(len(NODES)), pod),
+        (pod.counted(len(NODES)).outcomes, pod),
         (pod.counted(len(NODES), None, True).outcomes, bare),
         (pod.counted(len(NODES), np.arange(2)).outcomes, pod),
     ):
@@ -183,8 +183,8 @@ def test_usual_claims_are_counted_on_every_node() -> None:
     one = ask(slices, [claim(exactly())], taken, NODES)
     pair = ask(slices, [claim(exactly(2), constraints=same)], taken, NODES)
 
-    assert one.everywhere(len(NODES)).tolist() == [FITS, FITS, FITS, FITS]
-    assert pair.everywhere(len(NODES)).tolist() == [FITS, NONE, NONE, FITS]
+    assert one.counted(len(NODES)).outcomes.tolist() == [FITS, FITS, FITS, FITS]
+    assert pair.counted(len(NODES)).outcomes.tolist() == [FITS, NONE, NONE, FITS]
 
 
 def consumer(name: str, amount: str) -> dict[str, Any]:
@@ -209,9 +209,9 @@ def test_a_part_and_alternatives_are_counted_and_several_parts_are_searched() ->
 
     one, first, two = (ask(slices, [claim(each)], taken, NODES) for each in (exactly(), either, exactly(2)))
 
-    assert one.everywhere(len(NODES)).tolist() == [FITS, NONE, NONE, FITS]
-    assert first.everywhere(len(NODES)).tolist() == [FITS, NONE, NONE, FITS]
-    assert two.everywhere(len(NODES)).tolist() == [OPEN, NONE, NONE, NONE]
+    assert one.counted(len(NODES)).outcomes.tolist() == [FITS, NONE, NONE, FITS]
+    assert first.counted(len(NODES)).outcomes.tolist() == [FITS, NONE, NONE, FITS]
+    assert two.counted(len(NODES)).outcomes.tolist() == [OPEN, NONE, NONE, NONE]
 
 
 def test_a_failing_selector_of_any_alternative_leaves_the_node_to_the_search() -> None:
@@ -221,7 +221,7 @@ def test_a_failing_selector_of_any_alternative_leaves_the_node_to_the_search() -
 
     pod = ask(slices, [claim(either)], None, NODES)
 
-    assert pod.everywhere(len(NODES)).tolist() == [OPEN] * len(NODES)
+    assert pod.counted(len(NODES)).outcomes.tolist() == [OPEN] * len(NODES)
 
 
 def test_alternatives_after_a_request_that_shares_a_constraint_are_those_that_the_search_finds() -> None:
@@ -246,4 +246,4 @@ def test_a_device_that_consumes_less_than_nothing_leaves_the_node_to_the_search(
     for number in (1, 2):
         pod = ask(slices, [claim(exactly(number))], None, NODES)
         assert pod.on(0, "a").allocations is not None
-        assert pod.everywhere(len(NODES)).tolist() == [OPEN] * len(NODES)
+        assert pod.counted(len(NODES)).outcomes.tolist() == [OPEN] * len(NODES)

@@ -71,8 +71,6 @@ from gangline_plugins.dynamic_resources.sharing import SharedClaims
 from gangline_plugins.dynamic_resources.two_masters import TwoMasters
 
 _UNHELPED = "no new claims to deallocate"
-
-
 _NEED: StateKey[Need] = StateKey("DynamicResources need")
 _RESERVED: StateKey[ReservedClaims] = StateKey("DynamicResources reserved")
 
@@ -115,6 +113,7 @@ class DynamicResources:
         handle.state.shared(ClaimProfiles).add(handle.profile, handle.state)
         self._order = args.allocation_order
         self._shared = SharedClaims(self._ledger, self._needs, self._order)
+        self._devices.preparation.weighs |= args.allocation_order == BEST
         self._ledger.orders.add(handle.profile, args.allocation_order, handle.state)
         self._filter_timeout = float(args.filter_timeout)
         TwoMasters(handle)
