@@ -79,7 +79,7 @@ class Devices:
         self._asked: Asked | None = None
         """The last question: most questions are asked several times in a row."""
         self._solver = solver or Solver()
-        self.preparation = Preparation()
+        self._preparation = Preparation()
 
     # What changes
 
@@ -108,7 +108,7 @@ class Devices:
             self._slices[name] = new
             if before is not None and before.spec == new.spec:
                 return
-            self.preparation.note(new)
+            self._preparation.note(new)
         if self._standing is None:
             self.changes.note_all()
             self._prepare(())
@@ -164,6 +164,12 @@ class Devices:
             self._standing.table.node_changed(name)
             self._prepare_if_much_waits()
 
+    def expect_weighing(self) -> None:
+        """Say that questions will ask for losses."""
+        self._preparation.weighs = True
+        if self._standing is not None:
+            self._prepare(())
+
     def _prepare_if_much_waits(self) -> None:
         """Do now what the next question would have to do, if that is much."""
         if self._standing is not None and (self._standing.table.waiting > MOST_WAITING or self._standing.table.is_worn):
@@ -175,7 +181,7 @@ class Devices:
         for name in classes:
             with suppress(InvalidObject, DeadlineExceeded), allocator.within(Deadline(SECONDS)):
                 self._question(self.asked([one_of(name)])).pod.prepare()
-        self.preparation.prepare(allocator, len(self._nodes().whole))
+        self._preparation.prepare(allocator, len(self._nodes().whole))
 
     def take(self, key: Hashable, allocation: ResourceClaimAllocation) -> None:
         """The claim with this key now has the devices of this allocation, and no others."""
@@ -276,8 +282,7 @@ class Devices:
         places = np.flatnonzero((self.codes(asked, nodes) == 0) & nodes.alive)
         question = self._question(asked)
         with self._current()[1].within(Deadline(POD_SECONDS)):
-            found = list(question.pod.choices(len(nodes.whole), nodes.rows[places]))
-        return [(chosen, places[at]) for chosen, at in found]
+            return question.choices(nodes, places)
 
     def reached(self, asked: Asked, nodes: NodeView) -> tuple[list[BoolColumn], BoolColumn]:
         """Columns over the view: the sets of nodes that may use one free device together, and the nodes with their own.
@@ -328,10 +333,7 @@ class Devices:
 
         `chosen` has the alternatives that requests get on all of these nodes; of other requests the first ones count.
         """
-        question = self._question(asked)
-        if not chosen:
-            return question.losses(nodes)
-        return question.pod.weighed(len(nodes.whole), nodes.rows, chosen)
+        return self._question(asked).losses(nodes, chosen)
 
     def stock(self, device_class: str, nodes: NodeView) -> DeviceStock:
         """By node of the view: the devices of a DeviceClass; zeros if there is no such class."""
