@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from random import Random
 from typing import Any
@@ -30,6 +31,7 @@ from gangline.dra import (
 from gangline.dra import live as live_module
 from gangline.dra import table as table_module
 from gangline.dra.live import NO_DEVICES, Devices
+from gangline.dra.preparing import MOST_WAITING
 from gangline.dra.questions import FEW_DEVICES, FIRST_TEXT, GAVE_UP
 from gangline.dra.solving import Solver
 from gangline.errors import DeadlineExceeded
@@ -46,8 +48,7 @@ X = {"cel": {"expression": f'device.attributes["{GPU}"].model == "x"'}}
 """Fails where a device says nothing of its model."""
 CAREFUL = {"cel": {"expression": f'device.attributes["{GPU}"].?model.orValue("") == "x"'}}
 UNCOUNTED = [{"matchAttribute": ROOT}, {"distinctAttribute": f"{GPU}/id"}]
-"""Constraints that only a search can keep."""
-"""Two constraints: counting cannot tell."""
+"""Only a search can tell which nodes have devices for them."""
 EVERY = {"deviceClassName": "gpu", "allocationMode": "All"}
 CLAIMS: list[list[ResourceClaim]] = [
     [claim(exactly())],
@@ -235,6 +236,7 @@ class World:
                 best = self.devices.allocate(asked, claims, row, "best")
                 assert plain(best.allocations) == plain(pod.on(row, names[row], order="best").allocations)
             self.check_room(index, fresh)
+            self.check_choices(index, fresh)
             self.check_hope(index, untouched)
 
     def check_hope(self, index: int, untouched: Allocator) -> None:
@@ -246,6 +248,20 @@ class World:
         for row, hope in zip(lacking, may_have.tolist(), strict=True):
             assert hope or pod.on(row, nodes.names[row]).allocations is None
             assert not hope or self.taken
+
+    def check_choices(self, index: int, fresh: Allocator) -> None:
+        """The alternatives that nodes choose, and what is lost with them."""
+        nodes, claims = self.cache.nodes.view(), CLAIMS[index]
+        asked, pod = self.devices.asked(claims), fresh.ask(claims)
+        rows = np.array([row for row, name in enumerate(nodes.names) if name and not self.kept[index][row]])
+        if not len(rows):
+            return
+        expected = {row: names for names, at in pod.choices(len(nodes.whole), rows) for row in rows[at].tolist()}
+        chosen = dict(self.devices.choices(asked, nodes))
+        assert {row: names for names, places in chosen.items() for row in nodes.rows[places].tolist()} == expected
+        for names, places in chosen.items():
+            lost = self.devices.losses(asked, nodes, names)[places]
+            assert np.array_equal(lost, pod.weighed(len(nodes.whole), None, names)[nodes.rows[places]])
 
     def check_room(self, index: int, fresh: Allocator) -> None:
         """Room is no less than the number of such pods that get devices one after the other."""
@@ -268,6 +284,14 @@ class World:
         self.position, self.of_nodes = self.devices.changes.position, self.cache.nodes.changes.position
         every = np.unique(np.concatenate(found))
         return every[every < size]
+
+
+class Prepared(World):
+    """Devices that expect to be weighed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.devices.expect_weighing()
 
 
 def plain(allocations: tuple[ResourceClaimAllocation, ...] | None) -> Any:
@@ -298,8 +322,11 @@ def test_answers_are_those_of_a_fresh_allocator(steps: list[str], seed: int) -> 
 @settings(max_examples=settings().max_examples * 3 // 10, phases=PHASES)
 @given(STEPS, st.integers(0, 2**32))
 def test_answers_do_not_depend_on_what_is_kept(steps: list[str], seed: int) -> None:
-    """Caches without room keep the newest entry alone; a table that wears out soon is made anew now and then."""
+    """Caches without room keep the newest entry alone; a table that wears out soon is made anew now and then. All that
+    can be made beforehand is.
+    """
     bounds = [
+        (live_module, "MOST_WAITING"),
         (live_module, "_MOST_BYTES"),
         (live_module, "_MOST_SPEC_BYTES"),
         (properties, "_MOST_BYTES"),
@@ -311,7 +338,7 @@ def test_answers_do_not_depend_on_what_is_kept(steps: list[str], seed: int) -> N
     with ExitStack() as stack:
         for module, name in bounds:
             stack.enter_context(patch.object(module, name, 0))
-        go_through(steps, seed)
+        go_through(steps, seed, Prepared)
 
 
 def go_through(steps: list[str], seed: int, made: type[World] = World) -> None:
@@ -565,6 +592,38 @@ def test_alternatives_are_chosen_for_all_nodes_without_a_search() -> None:
         chosen = {names: places.tolist() for names, places in devices.choices(asked, view)}
 
     assert chosen == {frozenset({(0, "r0/two")}): [2, 3, 4], frozenset({(0, "r0/one")}): [1]}
+
+
+def test_most_slices_are_worked_out_before_a_question_asks() -> None:
+    nodes = [f"n{number}" for number in range(100)]
+    view = cluster([make_node(name) for name in nodes]).nodes.view()
+    judged: list[str] = []
+
+    class Judging:
+        """A selector that notes which devices it is asked about."""
+
+        reads = None
+
+        def __init__(self, expression: str) -> None:
+            pass
+
+        def __call__(self, of: Mapping[str, Any]) -> bool:
+            judged.append(of["attributes"]["node"]["string"])
+            return True
+
+    with patch.object(live_module, "compile_selector", Judging):
+        devices = Devices(lambda: view)
+    devices.class_changed(None, device_class("x"))
+
+    for name in nodes:
+        devices.slice_changed(
+            None, offer(f"s-{name}", [device("d0", attributes={"node": name})], pool=name, nodeName=name)
+        )
+    before = len(judged)
+    codes = devices.codes(devices.asked(CLAIMS[0]), view)
+
+    assert not codes.any() and sorted(judged) == sorted(nodes)
+    assert before >= len(nodes) - MOST_WAITING - 1
 
 
 def test_objects_that_are_written_again_without_a_change_are_no_change() -> None:
