@@ -64,8 +64,8 @@ class _CountedWay(NamedTuple):
 class _Special(NamedTuple):
     """What marks out devices, if some are marked out."""
 
-    is_shareable: BoolColumn
-    """Whether several claims may have the device."""
+    is_shared: BoolColumn
+    """Whether several claims may have the device, or claims have shares of it."""
     draws: BoolColumn
     """Whether the device consumes counters."""
     cannot_count: BoolColumn
@@ -171,14 +171,18 @@ class Counting:
         rows, place = located(self._table, size, nodes)
         here = place >= 0
         traits = self._table.traits[rows]
-        are_special = np.count_nonzero(traits & (SHAREABLE | CONSUMES)) > 0
+        is_shared = traits & SHAREABLE > 0
+        if not is_bare:  # a driver may have made a device that is in use one for a single claim
+            is_shared |= self._candidates.standing.states[rows] & IN_USE > 0
+        draws = traits & CONSUMES > 0
+        are_special = np.count_nonzero(is_shared) or np.count_nonzero(draws)
         return _Scene(
             rows,
             place,
             here,
             here & self._free(rows, is_bare),
             [each.values[rows] for each in self._attributes],
-            self._special(rows, traits, is_bare) if are_special else None,
+            self._special(rows, is_shared, draws, is_bare) if are_special else None,
             self._unsure(size if nodes is None else len(nodes), None if nodes is None else nodes.tolist(), is_bare),
             is_bare,
         )
@@ -196,7 +200,7 @@ class Counting:
             others = usable & scene.special.cannot_count
             if scene.special.suffices is not None:
                 usable = usable & (scene.special.suffices | ~scene.special.draws)
-            shared = usable & scene.special.is_shareable
+            shared = usable & scene.special.is_shared
             if not scene.is_bare and np.count_nonzero(shared):
                 usable &= ~self._is_exhausted(number, scene.rows, shared)
         if want.is_bound:
@@ -216,13 +220,11 @@ class Counting:
             found[in_use] = ~self._candidates.suffice(number, in_use if isinstance(rows, slice) else rows[in_use])
         return found
 
-    def _special(self, rows: RowNumbers | slice, traits: NDArray[np.uint8], is_bare: bool) -> _Special:
-        draws = traits & CONSUMES > 0
-        is_shareable = traits & SHAREABLE > 0
+    def _special(self, rows: RowNumbers | slice, is_shared: BoolColumn, draws: BoolColumn, is_bare: bool) -> _Special:
         if is_bare or not np.count_nonzero(draws):
-            return _Special(is_shareable, draws, is_shareable & draws, None)
+            return _Special(is_shared, draws, is_shared & draws, None)
         left = self._counter_room.values[rows]
-        return _Special(is_shareable, draws, draws & (is_shareable | (left == DEPENDS)), left > LACKS)
+        return _Special(is_shared, draws, draws & (is_shared | (left == DEPENDS)), left > LACKS)
 
     def _free(self, rows: RowNumbers | slice, is_bare: bool) -> BoolColumn:
         """For each of some rows: whether no claim has the device for itself."""
@@ -260,7 +262,7 @@ def _some(column: BoolColumn | None) -> BoolColumn | None:
 def _wanted(scene: _Scene, meant: BoolColumn) -> Room:
     """By node: how many devices there are, all of which are wanted; notes the nodes where that depends on more."""
     if scene.special is not None:
-        scene.unsure[scene.place[meant & (scene.special.is_shareable | scene.special.draws)]] = True
+        scene.unsure[scene.place[meant & (scene.special.is_shared | scene.special.draws)]] = True
     return np.bincount(scene.place[meant], minlength=len(scene.unsure))
 
 

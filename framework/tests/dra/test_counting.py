@@ -97,7 +97,7 @@ def some_taken(random: Random, slices: list[ResourceSlice]) -> list[ResourceClai
             each.name,
             pool=slice_.spec.pool.name,
             driver=slice_.spec.driver,
-            **(share if each.allow_multiple_allocations else {}),
+            **(share if each.allow_multiple_allocations or random.random() < 0.05 else {}),
         )
         for slice_ in slices
         for each in slice_.spec.devices
