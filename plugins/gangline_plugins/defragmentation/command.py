@@ -18,11 +18,13 @@ from gangline.command_line import (
     Connection,
     Judged,
     Reached,
+    check_level,
     choose,
     drawn,
     judge,
     many,
     options,
+    point_out_emptiness,
     put,
     reached,
     table,
@@ -130,7 +132,9 @@ def _wish(options: dict[str, Any]) -> Wish:
 async def _plan(wish: Wish) -> Found:
     configuration = choose(wish.files, wish.profile)
     async with reached(wish.connection) as there:
-        return find(await judge(there.client, configuration), _within(wish, there))
+        judged = await judge(there.client, configuration)
+        point_out_emptiness(judged.cluster.nodes.size, there.where)
+        return find(judged, _within(wish, there))
 
 
 def _within(wish: Wish, there: Reached) -> Wish:
@@ -150,11 +154,13 @@ async def _apply(wish: Wish, found: Found) -> None:
 
 
 def find(judged: Judged, wish: Wish) -> Found:
-    """The plan for the options of the command line. Raises GanglineError and ClickException."""
+    """The plan for the options of the command line. Raises GanglineError, ClickException and UsageError."""
     if wish.free_leaves is not None:
         runtimes = list(judged.runtimes.values())
         runtime = next((each for each in runtimes if each.handle.groups_pods), runtimes[0])
         handle, args = runtime.handle, _args(runtime.profile.plugins, wish)
+        if judged.cluster.nodes.size:
+            check_level(handle.topology, wish.level)
         return Found(Planner(handle, args).for_domains(wish.level, wish.free_leaves), handle, args)
     key = _key(judged, wish)
     if not key:
