@@ -16,7 +16,7 @@ from gangline.certificates.signing import write_secret
 from gangline.clock import SystemClock
 from gangline.commands import options
 from gangline.commands.options import Connection
-from gangline.commands.reaching import opened
+from gangline.commands.reaching import reached
 from gangline.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from gangline.process.rotating import Registration, Wanted, ensure
 
@@ -82,7 +82,7 @@ def ensure_(
 
 
 async def _ensure(connection: Connection, wanted: Wanted) -> str:
-    async with opened(connection) as there:
+    async with reached(connection) as there:
         return await ensure(there.client, wanted, SystemClock())
 
 

@@ -10,7 +10,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
@@ -27,14 +27,14 @@ PATIENCE = 10.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reached:
-    """An API server, and a client of it."""
+    """An API server that has answered."""
 
     client: HttpClient
     credentials: Credentials
     where: str
     """The context and the address, for messages."""
     version: str
-    """The version of the API server; "" if the server does not say, or has not been asked."""
+    """The version of the API server; "" if the server does not say."""
     connection: Connection
     """The options by which the API server was found, for kubectl."""
 
@@ -49,18 +49,11 @@ async def reached(connection: Connection, patience: float = PATIENCE) -> AsyncIt
 
     The API server has so many seconds for its first answer.
     """
-    async with opened(connection) as there:
-        yield replace(there, version=await _version(there.client, there.where, patience))
-
-
-@asynccontextmanager
-async def opened(connection: Connection) -> AsyncIterator[Reached]:
-    """As `reached`, but nothing has been asked yet."""
     credentials = credentials_of(connection)
     where = f"{context_of(credentials)} ({credentials.server})"
     with _explained(where, connection):
         async with HttpClient(credentials) as client:
-            yield Reached(client, credentials, where, "", connection)
+            yield Reached(client, credentials, where, await _version(client, where, patience), connection)
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ from gangline.commands.forwarding import pods_of_scheduler, reach_all
 from gangline.commands.options import Connection
 from gangline.commands.reaching import credentials_of, reached
 from gangline.commands.relaying import Relay, Upstream
+from gangline.errors import ConfigError
 from gangline.kube.auth import Credentials
 
 
@@ -60,7 +61,10 @@ async def _upstream(scheduler: str | None, connection: Connection, stack: AsyncE
         await upstream.check()
         return upstream
     async with reached(connection) as there:
-        pods = await pods_of_scheduler(there.client)
+        try:
+            pods = await pods_of_scheduler(there.client)
+        except ConfigError as error:
+            raise ConfigError(there.where, error.path, error.why) from error
     return await leader_among(pods, connection, there.credentials, stack)
 
 
