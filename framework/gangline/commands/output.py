@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+import click
 import msgspec
 
 if TYPE_CHECKING:
@@ -135,4 +136,4 @@ def claim_table(claims: Iterable[ClaimUse]) -> Table:
 
 def print_whole(shown: Table) -> None:
     """Print a table; if the output is no terminal, each row is one line, however long."""
-    sys.stdout.write(drawn(lambda screen: put(screen, shown)))
+    click.echo(drawn(lambda screen: put(screen, shown)), nl=False)

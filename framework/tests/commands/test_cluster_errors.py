@@ -234,6 +234,19 @@ async def test_the_page_needs_the_right_to_list_the_pods_of_the_scheduler(lab: C
     assert code == 5 and "--scheduler URL says where the scheduler answers; ask for the right" in said
 
 
+async def test_a_page_without_a_scheduler_names_the_cluster_that_has_none(lab: ClusterOverHttp) -> None:
+    code, said = await of_program(lab, *SEEING)
+
+    assert code == 1 and said.startswith(f"gangline: context lab ({lab.url}): no running pod has the labels ")
+
+
+async def test_a_version_that_could_not_be_asked_for_is_only_not_known(lab: ClusterOverHttp) -> None:
+    assert "Scheduler Version: not known: no scheduler of the chart was found\n" in await lab.said("version")
+    lab.write_kubeconfig(server=NOWHERE)
+
+    assert (await lab.run("version")).stdout.endswith("Scheduler Version: not known\n")
+
+
 async def test_who_may_not_read_the_version_is_told_the_rest(lab: ClusterOverHttp) -> None:
     lab.refused["/version"] = 403, "forbidden"
     lab.add_nodes("a")
