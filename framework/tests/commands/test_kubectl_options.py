@@ -94,6 +94,14 @@ async def test_gangs_and_pods_are_chosen_as_kubectl_chooses_them(
     assert (await lab.said("status", "-o", "name", *words)).split() == names
 
 
+async def test_what_labels_hide_is_not_said_to_be_in_other_namespaces(lab: ClusterOverHttp) -> None:
+    two_teams(lab)
+
+    text = await lab.said("status", "-A", "-l", "team=red")
+
+    assert "not shown: 1 gang and 1 waiting pod (they have other labels than -l asks for)\n" in text
+
+
 async def test_the_gpus_are_those_of_the_whole_cluster_in_every_namespace(lab: ClusterOverHttp) -> None:
     two_teams(lab)
     lab.add_pod("there", "red", gpus=4, node="a")
