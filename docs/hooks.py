@@ -19,8 +19,8 @@ PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """The repository, and the version of the pages, at the foot of each page."""
-    config.repo_url = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
-    config.repo_name = "/".join(config.repo_url.split("/")[-2:])
+    repository: str = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
+    config.repo_url, config.repo_name = repository, "/".join(repository.split("/")[-2:])
     config.copyright = f"Gangline {metadata.version('gangline')}, licensed under Apache-2.0"
     return config
 
