@@ -77,9 +77,8 @@ async def _while_read(work: Coroutine[Any, Any, None]) -> None:
     task, is_unread = asyncio.ensure_future(work), asyncio.Event()
     pipe = _pipe()
     if pipe is not None:
-        asyncio.get_running_loop().add_reader(
-            pipe, is_unread.set
-        )  # the end for writing is "readable" on an error alone
+        # The end for writing is "readable" only on an error.
+        asyncio.get_running_loop().add_reader(pipe, is_unread.set)
     unread = asyncio.ensure_future(is_unread.wait())
     try:
         await asyncio.wait((task, unread), return_when=asyncio.FIRST_COMPLETED)

@@ -391,35 +391,3 @@ def test_a_command_ends_quietly_if_nobody_reads_its_output(words: str) -> None:
         os.close(writing)
 
     assert (ended.returncode, ended.stderr) == (1, b"")
-
-
-# An output that cannot be written
-
-
-def shell(line: str) -> tuple[int, bytes]:
-    """The exit code of a line of the shell in which `gangline` is this program, and its standard error."""
-    words = f'gangline() {{ "{sys.executable}" -m gangline "$@"; }}; {line}'
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", words], capture_output=True, check=False)
-    return done.returncode, done.stderr
-
-
-def test_a_full_disk_is_named_in_one_line() -> None:
-    assert shell("gangline config show > /dev/full") == (
-        1,
-        b"gangline: the output cannot be written: No space left on device\n",
-    )
-
-
-def test_a_table_on_a_full_disk_is_named_in_one_line() -> None:
-    assert shell("gangline profiles list > /dev/full") == (
-        1,
-        b"gangline: the output cannot be written: No space left on device\n",
-    )
-
-
-def test_an_output_that_is_closed_is_no_failure() -> None:
-    assert shell("gangline profiles list >&-") == (0, b"")
-
-
-def test_an_output_that_nobody_reads_ends_the_command_without_a_line() -> None:
-    assert shell("gangline config show | true") == (1, b"")

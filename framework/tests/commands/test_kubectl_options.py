@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import os
-import subprocess
 import sys
 from itertools import pairwise
 
@@ -25,6 +23,7 @@ from gangline.testing.gangs import GROUP
 
 from ..invoking import invoked
 from .cluster_over_http import ClusterOverHttp
+from .terminal import Terminal
 
 READING = [
     ("status",),
@@ -321,11 +320,6 @@ def test_what_cannot_be_read_is_wrong_usage(words: list[str], why: str) -> None:
     assert result.exit_code == 2 and why in " ".join(result.stderr.replace("│", " ").split())
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 def test_colours_are_left_out_where_nobody_wants_or_sees_them(monkeypatch: pytest.MonkeyPatch) -> None:
     def coloured() -> str:
         return drawn(lambda screen: screen.print("x", style="red"))
@@ -380,29 +374,3 @@ def test_a_case_file_needs_no_cluster_and_takes_the_same_forms(tmp_path_factory:
     result = CliRunner().invoke(main.cli, ["explain", "-f", str(case), "-o", "name"])
 
     assert (result.exit_code, result.stdout) == (0, "node/a\n")
-
-
-async def test_a_watch_ends_when_nobody_reads_it_any_more(lab: ClusterOverHttp) -> None:
-    lab.add_nodes("a")
-    environment = {**os.environ, "KUBECONFIG": str(lab.kubeconfig)}
-    reading, writing = os.pipe()
-    words = (sys.executable, "-m", "gangline", "status", "--watch")
-    process = await asyncio.create_subprocess_exec(*words, env=environment, stdout=writing, stderr=subprocess.PIPE)
-    os.close(writing)
-
-    assert (await asyncio.to_thread(os.read, reading, 20)).startswith(b"0 of 8 GPUs")
-    os.close(reading)  # nothing changes in the cluster
-
-    assert (await process.communicate())[1] == b"" and process.returncode == 1
-
-
-def test_lines_do_not_end_with_spaces_that_a_narrow_terminal_would_fold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", Terminal())
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "40")
-    rows = table("NODE", "WHY")
-    rows.add_row("a-node-with-a-long-name-to-fill-the-line", "a long reason " * 10)
-
-    lines = drawn(lambda screen: put(screen, rows), wide=True).splitlines()
-
-    assert lines[0].endswith("\x1b[1mWHY\x1b[0m") and not any(line.endswith(" ") for line in lines)
