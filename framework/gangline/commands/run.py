@@ -22,8 +22,8 @@ from gangline import config, failpoints
 from gangline.clock import SystemClock
 from gangline.commands import old_options, options, profiles
 from gangline.commands.feature_gates import EXPECTED_NODES, FEATURE_GATES
+from gangline.commands.reaching import component_credentials
 from gangline.deadline import GANG_SECONDS, POD_SECONDS
-from gangline.kube import auth
 from gangline.kube.client import HttpClient
 from gangline.kube.interface import Client
 from gangline.loop.scheduler import Options, Scheduler
@@ -233,7 +233,7 @@ class RunProgram:
         async with (
             LoopThread("beside", uvloop.new_event_loop) as thread,
             HttpClient(
-                auth.load(self._kubeconfig),
+                component_credentials(self._kubeconfig),
                 connections=self._options.concurrency + 64,
                 may_write=may_write,
                 on_written=self._options.writes.note,
@@ -242,7 +242,7 @@ class RunProgram:
             scheduler = Scheduler(self._configuration, client, self._clock, Catalog.discover(), self._options, metrics)
             self._tenure.hands_over = scheduler.hands_over
             beside = Beside(
-                lambda: auth.load(self._kubeconfig),
+                lambda: component_credentials(self._kubeconfig),
                 self._endpoints,
                 self._pages(scheduler, metrics),
                 lambda leases: self._elector(leases, metrics),

@@ -229,6 +229,25 @@ async def test_credentials_go_over_tls_only(address: str) -> None:
         Upstream(address, Credentials(lambda: Access("https://api")))
 
 
+def processes(folder: Path) -> list[Path]:
+    """What /proc has of each kubectl that was started, while it runs."""
+    return [Path("/proc") / number for number in (folder / "pids").read_text().split()]
+
+
+async def test_only_the_replica_that_is_shown_stays_reached(
+    relayed: Relayed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"https://127.0.0.1:{relayed.page.served.secure_port}"
+    forwarding(tmp_path, address, monkeypatch)
+    credentials = Credentials(lambda: Access(address, authorization="Bearer one"))
+
+    async with AsyncExitStack() as stack:
+        await leader_among([("gpu", "a"), ("gpu", "b")], Connection(), credentials, stack)
+
+        assert [each.exists() for each in processes(tmp_path)].count(True) == 1
+        assert len(processes(tmp_path)) == 2
+
+
 async def test_a_replica_that_cannot_be_reached_does_not_hide_the_leader(
     relayed: Relayed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
