@@ -228,3 +228,37 @@ def test_a_log_that_is_named_twice_is_read_once() -> None:
 
     assert together((own, own)) is own
     assert together((nodes, own, own, nodes)).position == (0, 0)
+
+
+@pytest.mark.parametrize("kind", [NODE, PODS, OWN])
+@pytest.mark.parametrize("row", [-1, 10**12, 0.5, "0", None])
+def test_a_log_takes_only_rows_that_may_exist(row: Any, kind: int) -> None:
+    log = Changes()
+
+    for wrong in (lambda: log.note(row, kind), lambda: log.note_rows([0, row], kind)):
+        with pytest.raises((TypeError, ValueError)):
+            wrong()
+
+    assert log.position == 0
+
+
+@pytest.mark.parametrize("kind", [0, -1, 8, "node", None])
+def test_a_log_takes_only_kinds_that_exist(kind: Any) -> None:
+    log = Changes()
+
+    for wrong in (lambda: log.note(0, kind), lambda: log.note_rows([0], kind), lambda: log.note_all(kind)):
+        with pytest.raises((TypeError, ValueError)):
+            wrong()
+
+    assert log.position == 0
+
+
+@pytest.mark.parametrize("kind", [NODE, PODS, OWN])
+def test_columns_are_kept_though_a_plugin_notes_a_row_that_no_node_has(kind: int) -> None:
+    own, cache = Changes(), cluster([make_node("a"), make_node("b")])
+    kept = KeptColumns[str, Any](lambda key, nodes: (nodes.alive.astype(int),), 10_000, (own,))
+    kept.of("a", cache.nodes.view())
+
+    own.note(7, kind)
+
+    assert kept.of("a", cache.nodes.view())[0].tolist() == [1, 1]
