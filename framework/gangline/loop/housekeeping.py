@@ -56,7 +56,7 @@ class Housekeeping:
         self._assumed.set(self._cache.assumed)
 
     def _tell_relists(self) -> None:
-        """Set the gauges if one of the numbers has changed, which is rare. Several informers of a resource count together."""
+        """Set the gauges if a number has changed, which is rare. All informers of a resource count together."""
         relists: Counter[str] = Counter()
         for informer in self._informers:
             relists[informer.resource.key] += informer.relists

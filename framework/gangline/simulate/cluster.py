@@ -92,8 +92,8 @@ class SimulatedCluster:
     async def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> float:
         """Waits until the condition holds; returns the virtual seconds that passed. TimeoutError names waiting pods.
 
-        The condition is looked at every `STEP` seconds, but only once while nothing happens: no timer fires. If no timer
-        is set, an infinite wait ends too.
+        The condition is looked at every `STEP` seconds, but only once while nothing happens: no timer fires. A wait
+        without an end ends too when no timer is set.
         """
         loop, start = virtual_loop(), self.clock.monotonic()
         is_quiet = False

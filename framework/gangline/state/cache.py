@@ -40,7 +40,6 @@ from gangline.state.transaction import Transaction, UndoLog
 ASSUMED_LIFETIME = 30.0
 """Seconds from the end of a binding until the API server is asked about a pod that the watch has not confirmed."""
 
-
 T = TypeVar("T", bound=HasMetadata)
 K = TypeVar("K", bound=Tracker)
 S = TypeVar("S")
@@ -182,14 +181,14 @@ class Cache:
 
     def touch(self, row: int, kind: int = NODE) -> None:
         """What plugins know of a node, or of the pods on it, has changed: the row is evaluated again."""
-        if not 0 <= row < self.nodes.size:
+        if row >= self.nodes.size:
             raise ValueError(f"there is no row {row}")
         self.nodes.changes.note(row, kind)
 
     def touch_all(self, rows: Sequence[int], kind: int = NODE) -> None:
         """As `touch` for each of these rows."""
-        if len(rows) and not 0 <= min(rows) <= max(rows) < self.nodes.size:
-            raise ValueError(f"there is no row {min(rows) if min(rows) < 0 else max(rows)}")
+        if len(rows) and max(rows) >= self.nodes.size:
+            raise ValueError(f"there is no row {max(rows)}")
         self.nodes.changes.note_rows(rows, kind)
 
     def transaction(self) -> Transaction:

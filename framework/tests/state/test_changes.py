@@ -251,14 +251,3 @@ def test_a_log_takes_only_kinds_that_exist(kind: Any) -> None:
             wrong()
 
     assert log.position == 0
-
-
-@pytest.mark.parametrize("kind", [NODE, PODS, OWN])
-def test_columns_are_kept_though_a_plugin_notes_a_row_that_no_node_has(kind: int) -> None:
-    own, cache = Changes(), cluster([make_node("a"), make_node("b")])
-    kept = KeptColumns[str, Any](lambda key, nodes: (nodes.alive.astype(int),), 10_000, (own,))
-    kept.of("a", cache.nodes.view())
-
-    own.note(7, kind)
-
-    assert kept.of("a", cache.nodes.view())[0].tolist() == [1, 1]
