@@ -41,19 +41,19 @@ class MetaWithAuthors(model.ObjectMeta):
 class AuthoredJob(model.Job):
     """A Job."""
 
-    metadata: MetaWithAuthors
+    metadata: MetaWithAuthors  # pyright: ignore[reportIncompatibleVariableOverride]  # never assigned to
 
 
 class AuthoredJobSet(model.JobSet):
     """A JobSet."""
 
-    metadata: MetaWithAuthors
+    metadata: MetaWithAuthors  # pyright: ignore[reportIncompatibleVariableOverride]  # never assigned to
 
 
 class AuthoredWorkload(model.KueueWorkload):
     """A Workload of Kueue."""
 
-    metadata: MetaWithAuthors
+    metadata: MetaWithAuthors  # pyright: ignore[reportIncompatibleVariableOverride]  # never assigned to
 
 
 _AUTHORED: dict[str, type[Any]] = {
@@ -71,5 +71,6 @@ def with_authors(resource: resources.Resource[Any]) -> resources.Resource[Any]:
 def has_another_author(found: Any) -> bool:
     """Whether somebody else has written the field by which an owner is suspended; read `with_authors`."""
     field = "f:active" if isinstance(found, model.KueueWorkload) else "f:suspend"
-    authors = {each.manager for each in found.metadata.managed_fields if field in each.fields_v1.spec}
+    metadata: Any = found.metadata
+    authors = {each.manager for each in metadata.managed_fields if field in each.fields_v1.spec}
     return bool(authors - {_SCHEDULER})
