@@ -343,6 +343,10 @@ class Handle(Protocol):
         """A Prometheus histogram of the plugin."""
         ...
 
+    def distribution(self, name: str, help: str, buckets: Sequence[float]) -> Any:
+        """A histogram of the plugin without labels; its `observe(value, number)` counts a value so many times."""
+        ...
+
     def show(self, outlook: Outlook) -> None:
         """Let people see what the plugin expects, on the page of the scheduler, while the configuration is in use."""
 
