@@ -22,7 +22,7 @@ def page(collector: Any, write: Any) -> list[str]:
     return [line for line in write(registry).decode().splitlines() if "_created" not in line]
 
 
-@given(st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, 7.0, 16e9, 17e9, 1e15]), st.integers(1, 5))))
+@given(st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, 7.0, 16e9, 17e9, 4e12]), st.integers(1, 5))))
 def test_many_values_at_once_are_written_as_one_by_one(values: list[tuple[float, int]]) -> None:
     at_once = Distribution("links", "How fast.", buckets=BOUNDS)
     one_by_one = Histogram("links", "How fast.", buckets=BOUNDS, registry=None)
