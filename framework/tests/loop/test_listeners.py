@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -88,9 +89,10 @@ def test_a_wrong_row_is_an_error_of_the_plugin_alone(row: Any, kind: int) -> Non
     cache = cluster([make_node("a"), make_node("b")])
     before = cache.nodes.changes.position
 
-    for wrong in (lambda: cache.touch(row, kind), lambda: cache.touch_all([0, row], kind)):
+    wrong: list[Callable[[], None]] = [lambda: cache.touch(row, kind), lambda: cache.touch_all([0, row], kind)]
+    for each in wrong:
         with pytest.raises((TypeError, ValueError)):
-            wrong()
+            each()
 
     assert cache.nodes.changes.position == before
 
@@ -100,9 +102,10 @@ def test_a_wrong_kind_is_an_error_of_the_plugin_alone(kind: Any) -> None:
     cache = cluster([make_node("a")])
     before = cache.nodes.changes.position
 
-    for wrong in (lambda: cache.touch(0, kind), lambda: cache.touch_all([0], kind)):
+    wrong: list[Callable[[], None]] = [lambda: cache.touch(0, kind), lambda: cache.touch_all([0], kind)]
+    for each in wrong:
         with pytest.raises((TypeError, ValueError)):
-            wrong()
+            each()
 
     assert cache.nodes.changes.position == before
 

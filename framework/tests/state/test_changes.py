@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -235,9 +236,10 @@ def test_a_log_that_is_named_twice_is_read_once() -> None:
 def test_a_log_takes_only_rows_that_may_exist(row: Any, kind: int) -> None:
     log = Changes()
 
-    for wrong in (lambda: log.note(row, kind), lambda: log.note_rows([0, row], kind)):
+    wrong: list[Callable[[], None]] = [lambda: log.note(row, kind), lambda: log.note_rows([0, row], kind)]
+    for each in wrong:
         with pytest.raises((TypeError, ValueError)):
-            wrong()
+            each()
 
     assert log.position == 0
 
@@ -246,8 +248,13 @@ def test_a_log_takes_only_rows_that_may_exist(row: Any, kind: int) -> None:
 def test_a_log_takes_only_kinds_that_exist(kind: Any) -> None:
     log = Changes()
 
-    for wrong in (lambda: log.note(0, kind), lambda: log.note_rows([0], kind), lambda: log.note_all(kind)):
+    wrong: list[Callable[[], None]] = [
+        lambda: log.note(0, kind),
+        lambda: log.note_rows([0], kind),
+        lambda: log.note_all(kind),
+    ]
+    for each in wrong:
         with pytest.raises((TypeError, ValueError)):
-            wrong()
+            each()
 
     assert log.position == 0
