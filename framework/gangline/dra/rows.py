@@ -60,7 +60,7 @@ class Rows:
         """Note that another device is in this row now, or that other nodes may use the device."""
         self.turnover += 1
         if self.has_columns:
-            self.log.note(row, NODE)
+            self.log.note_valid(row, NODE)
 
 
 class FreeRows:

@@ -10,7 +10,7 @@ import pytest
 
 from gangline import SKIP, Handle, PodInfo, Status, hookimpl, unschedulable, wait
 from gangline.errors import Unavailable
-from gangline.kube.resources import NODES, PODS, Resource
+from gangline.kube.resources import NODES, PODS, SCHEDULER_PLUGINS_POD_GROUPS, Resource
 from gangline.loop.binding import SOON
 from gangline.loop.scheduler import Options
 from gangline.model import LocalName
@@ -451,6 +451,21 @@ def test_when_a_member_of_a_gated_gang_moves_to_another_group_others_get_the_roo
         cluster.create(PODS, *(make_pod(f"s-{n}", gpus=8, scheduler_name="gangs") for n in range(4)))
         await cluster.until(lambda: all(cluster.message(f"s-{n}") or f"s-{n}" in cluster.bound() for n in range(4)))
         cluster.server.patch(PODS, "g-3", {"metadata": {"labels": {GROUP: "h"}}}, namespace="default")
+        await cluster.until(lambda: len(cluster.bound("s")) == 4, 60.0)
+
+    play_gang(cluster, story, requests)
+
+
+def test_when_more_members_are_needed_for_a_gated_gang_others_get_the_room() -> None:
+    cluster, requests = GangCluster(leaves=1), Requests()
+    gated_gang(cluster)
+
+    async def story() -> None:
+        cluster.create(PODS, *(make_pod(f"s-{n}", gpus=8, scheduler_name="gangs") for n in range(4)))
+        await cluster.until(lambda: all(cluster.message(f"s-{n}") or f"s-{n}" in cluster.bound() for n in range(4)))
+        assert list(cluster.bound().values()) == ["l0-n3"]
+        more = {"spec": {"minMember": 5}}
+        cluster.server.patch(SCHEDULER_PLUGINS_POD_GROUPS, "g", more, namespace="default")
         await cluster.until(lambda: len(cluster.bound("s")) == 4, 60.0)
 
     play_gang(cluster, story, requests)
