@@ -35,7 +35,7 @@ async def served() -> AsyncIterator[ServedPage]:
 
 
 @pytest.mark.parametrize(
-    "path", ["/ui", "/ui/state", "/ui/events", "/ui/why", "/ui/remedies", "/ui/main.js", "/ui/style.css"]
+    "path", ["/ui", "/ui/state", "/ui/events", "/ui/why", "/ui/remedies", "/ui/page.js", "/ui/style.css"]
 )
 async def test_nothing_is_shown_to_who_is_not_known(served: ServedPage, path: str) -> None:
     for token in ("", "stranger"):

@@ -40,12 +40,14 @@ export function lasting(seconds) {
     if (seconds >= least) return `${Number((seconds / size).toPrecision(2))} ${unit}`;
 }
 
-const sameDay = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
-const otherDay = new Intl.DateTimeFormat("en-GB", { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+const TIME = { hour: "2-digit", minute: "2-digit" };
+let sameDay, otherDay; // made when they are needed, because that takes long
 
 // The time of a clock, with the day if that is not today.
 export function clock(seconds, now) {
   const then = new Date(1000 * seconds);
+  sameDay ??= new Intl.DateTimeFormat("en-GB", TIME);
+  otherDay ??= new Intl.DateTimeFormat("en-GB", { month: "short", day: "numeric", ...TIME });
   return (then.toDateString() === new Date(1000 * now).toDateString() ? sameDay : otherDay).format(then);
 }
 

@@ -2,7 +2,7 @@
 
 import { ago, count, el, link } from "./dom.js";
 import { conditionsOf, nameOf, placeOf } from "./details.js";
-import { inOrder } from "./model.js";
+import { byOrder, inOrder, natural } from "./model.js";
 
 const PAGE = 100;
 
@@ -93,8 +93,8 @@ export class Lists {
   #workloads(chosen) {
     const { model } = this;
     const found = [...model.workloads.values()].filter((each) => !chosen?.workloads || chosen.workloads.has(each.number));
-    found.sort((a, b) => nameOf(model, a.number).localeCompare(nameOf(model, b.number), "en", { numeric: true }));
-    this.workloads.show(found, (each) => {
+    const named = found.map((each) => ({ each, order: natural(nameOf(model, each.number)) })).sort(byOrder);
+    this.workloads.show(named, ({ each }) => {
       const pods = [...each.pods];
       return [
         this.#workload(each.number),
