@@ -29,6 +29,17 @@ export function ago(seconds, now) {
   return `${Math.floor(past)} s`;
 }
 
+// Numbers in order, as "0–3, 6, 7".
+export function ranges(numbers) {
+  const found = [];
+  for (const number of numbers) {
+    const last = found.at(-1);
+    if (last && number === last[1] + 1) last[1] = number;
+    else found.push([number, number]);
+  }
+  return found.map(([first, last]) => (last > first ? `${first}${last > first + 1 ? "–" : ", "}${last}` : first)).join(", ");
+}
+
 export function percent(part, whole) {
   return whole ? `${Math.round((100 * part) / whole)} %` : "–";
 }
