@@ -242,6 +242,13 @@ async def test_the_page_fits_on_a_phone(browser: Browser) -> None:
             await view(page, name)
             width = await page.evaluate("() => document.documentElement.scrollWidth")
             assert width <= 360, name
+            assert await hindrances(page) == [], name
+        await view(page, "Queue")
+        row = page.locator("#queue tbody tr").first
+        await expect(row.get_by_role("cell").last).to_be_in_viewport()  # why it waits
+        await row.get_by_role("button").click()
+        await expect(page.locator("#details h2")).to_be_in_viewport()
+        assert await hindrances(page) == []
 
 
 async def test_five_thousand_nodes_are_moved_without_a_jerk(browser: Browser) -> None:

@@ -52,7 +52,7 @@ class PageReviews:
 class ServedPage:
     """A small cluster behind the page."""
 
-    def __init__(self, stream: float = 20.0) -> None:
+    def __init__(self, stream: float = 20.0, is_kept: bool = False) -> None:
         self.shown = ShownCluster(node("n"))
         self.shown.bind(
             make_pod("p", gpus=2, node="n", namespace="one"), make_pod("q", gpus=1, node="n", namespace="two")
@@ -81,7 +81,7 @@ class ServedPage:
             stream,
             self._remedies_of,
         )
-        pages = Pages({}, {}, guarded=handlers, at_end=self.feed.close)
+        pages = Pages({}, {}, guarded=handlers, at_start=self.feed.keep if is_kept else None, at_end=self.feed.close)
         self.served = Served(Endpoints("", "127.0.0.1:0"), pages, cast(Client, self.reviews))
 
     async def _remedies_of(self, unit: str) -> Any:

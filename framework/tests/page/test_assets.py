@@ -42,8 +42,13 @@ def test_the_modules_are_joined_in_the_order_in_which_they_need_each_other() -> 
     "text", ['import "./part.js";', "export default 1;", 'import * as x from "./part.js";', "export { x };"]
 )
 def test_what_cannot_be_joined_is_an_error(text: str) -> None:
-    with pytest.raises(ValueError, match="main.js has an import or an export that cannot be joined"):
+    with pytest.raises(ValueError, match=r"main\.js has an import or an export that cannot be joined"):
         bundled({"main": text, "part": ""})
+
+
+def test_modules_that_import_each_other_cannot_be_joined() -> None:
+    with pytest.raises(ValueError, match="cycle"):
+        bundled({"a": 'import { b } from "./b.js";', "b": 'import { a } from "./a.js";'})
 
 
 def test_an_import_names_what_its_module_exports() -> None:

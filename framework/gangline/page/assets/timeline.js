@@ -86,7 +86,7 @@ export class Timeline {
     const step = STEPS.find((each) => long / each <= TICKS) ?? STEPS.at(-1);
     const zone = new Date(1000 * span.from).getTimezoneOffset() * 60;
     for (let time = Math.ceil((span.from - zone) / step) * step + zone; time < span.from + LABEL * long; time += step)
-      ticks.push(placed(el("span", {}, clock(time, now)), span, time));
+      ticks.push(placed(el("span", {}, clock(time, time)), span, time)); // without the day, which has no room
     this.axis.replaceChildren(...ticks, placed(el("i", { class: "now" }), span, now));
   }
 }
