@@ -219,7 +219,7 @@ class MadeUp:
             feed.close()
             await listener.stop()
 
-    async def _remedies_of(self, unit: str) -> ShownRemedies | None:
+    async def _remedies_of(self, unit: str, viewer: str) -> ShownRemedies | None:
         found = self.remedies.get(unit)
         return ShownRemedies(found) if found is not None else None
 

@@ -226,6 +226,8 @@ class RunProgram:
         self._clock = SystemClock()
         self._tenure = Tenure(self._clock)
         self._heartbeat = Heartbeat(self._clock, hang_limit)
+        self._stop_trying: Callable[[], None] = lambda: None
+        """Kills a process that tries changes for the page."""
 
     async def run(self, last_resort: LastResort) -> None:
         """Run until a signal; raises GanglineError if a part fails."""
@@ -275,6 +277,7 @@ class RunProgram:
 
         leads = self._tenure.holds if self._election.leader_elect else lambda: True
         trying = TryingApart(lambda: scheduler.config, self._kubeconfig)
+        self._stop_trying = trying.close
         return live_page(scheduler, self._clock, leads, scheduler.decisions.of, trying.of, asyncio.get_running_loop())
 
     def _elector(self, leases: Client, metrics: Metrics) -> Elector:
@@ -301,6 +304,7 @@ class RunProgram:
         stopping = asyncio.create_task(stop.wait())
         done, _ = await asyncio.wait((work, stopping), return_when=asyncio.FIRST_COMPLETED)
         last_resort.start()
+        self._stop_trying()
         if work in done:
             stopping.cancel()
             _raise_first(work)

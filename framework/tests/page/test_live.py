@@ -28,7 +28,7 @@ class Scheduler(ShownCluster):
         return {}
 
 
-async def _no_remedies(unit: str) -> ShownRemedies | None:
+async def _no_remedies(unit: str, viewer: str) -> ShownRemedies | None:
     return None
 
 
