@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -31,7 +32,6 @@ from gangline.process import logs
 from gangline.process.beside import Beside
 from gangline.process.ending import LastResort
 from gangline.process.endpoints import Endpoints, Pages, add_process
-from gangline.process.guarding import Handler
 from gangline.process.leading import Elector
 from gangline.process.loops import LoopThread, across
 from gangline.process.memory import collect_rarely, keep_memory, settle_when
@@ -42,6 +42,9 @@ from gangline.process.tenure import Heartbeat, Tenure
 from gangline.profile.registry import Catalog
 from gangline.telemetry.exposition import Exposition
 from gangline.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from gangline.page.live import LivePage  # the page is loaded only if it is served
 
 log = logging.getLogger(__name__)
 
@@ -255,19 +258,20 @@ class RunProgram:
 
     def _pages(self, scheduler: Scheduler, metrics: Metrics) -> Pages:
         add_process(metrics.registry)
-        page, at_end = self._ui(scheduler)
+        page = self._ui(scheduler)
         return Pages(
             live={"deciding": self._heartbeat.complaint},
             ready={"informers": lambda: ", ".join(scheduler.unsynced()) or None},
             exposition=Exposition(metrics.registry, metrics.families),
-            guarded={**pages(lambda: scheduler.config, scheduler.decisions.of), **page},
-            at_end=at_end,
+            guarded={**pages(lambda: scheduler.config, scheduler.decisions.of), **(page.handlers if page else {})},
+            at_start=page.begin if page else None,
+            at_end=page.end if page else None,
         )
 
-    def _ui(self, scheduler: Scheduler) -> tuple[Mapping[str, Handler], Callable[[], None] | None]:
-        """The handlers of the page by their paths, and a function that ends their streams; None without the page."""
+    def _ui(self, scheduler: Scheduler) -> LivePage | None:
+        """The page, if it is served."""
         if not self._endpoints.ui:
-            return {}, None
+            return None
         from gangline.commands.trying_apart import TryingApart
         from gangline.page.live import live_page
 

@@ -22,6 +22,7 @@ import msgspec
 from aiohttp import web
 
 from gangline.errors import AskLater, GanglineError
+from gangline.page.bundling import bundled
 from gangline.page.feed import Edition, Feed
 from gangline.page.sight import PageViewer, Position, hash_of, position_of, seen_by
 from gangline.page.tables import EVERYBODY, joined
@@ -63,27 +64,9 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 """The headers of every answer."""
-_MODULES = (
-    "canvas",
-    "colours",
-    "details",
-    "dom",
-    "feed",
-    "layer",
-    "layout",
-    "lists",
-    "main",
-    "model",
-    "past",
-    "remedies",
-    "timeline",
-    "why",
-)
-FILES = {
-    "style.css": "text/css",
-    "icon.svg": "image/svg+xml",
-    **{f"{name}.js": "text/javascript" for name in _MODULES},
-}
+SCRIPT = "page.js"
+"""All modules of the page in one file."""
+FILES = {"style.css": "text/css", "icon.svg": "image/svg+xml", SCRIPT: "text/javascript"}
 """The files that the page loads, each with its content type."""
 
 ViewerOf = Callable[[web.Request], PageViewer]
@@ -152,14 +135,27 @@ def _for_the_page(handler: Handler) -> Handler:
 
 def _file(name: str, kind: str) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
-        return web.Response(body=_read(name), content_type=kind, charset="utf-8", headers=HEADERS)
+        headers = {**HEADERS, "Vary": "Accept-Encoding"}
+        body = _read(name)
+        if gzip_accepted(request.headers.get("Accept-Encoding", "")):
+            body, headers["Content-Encoding"] = _compressed(name), "gzip"
+        return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
 
     return handle
 
 
 @cache
 def _read(name: str) -> bytes:
-    return (resources.files("gangline.page") / "assets" / name).read_bytes()
+    assets = resources.files("gangline.page") / "assets"
+    if name == SCRIPT:
+        scripts = [each for each in assets.iterdir() if each.name.endswith(".js")]
+        return bundled({each.name.removesuffix(".js"): each.read_text("utf-8") for each in scripts}).encode()
+    return (assets / name).read_bytes()
+
+
+@cache
+def _compressed(name: str) -> bytes:
+    return gzip.compress(_read(name), mtime=0)
 
 
 class _Pages:

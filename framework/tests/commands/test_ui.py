@@ -74,7 +74,7 @@ async def test_the_printed_address_leads_to_the_page_with_the_credentials_of_the
 
 
 async def test_who_does_not_know_the_key_sees_nothing(relayed: Relayed) -> None:
-    assert [await relayed.status(path) for path in ("/", "/ui", "/ui/state", "/ui/main.js")] == [403] * 4
+    assert [await relayed.status(path) for path in ("/", "/ui", "/ui/state", "/ui/page.js")] == [403] * 4
     async with relayed.browser.get(f"{relayed.url('/')}?key=guess") as answer:
         assert answer.status == 403 and "Set-Cookie" not in answer.headers
 

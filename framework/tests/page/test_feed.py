@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangline.page.feed import KEPT, LINGER, PAUSE, SHARE, Feed, Look
+from gangline.page.feed import KEPT, LINGER, PAUSE, REST, SHARE, Feed, Look
 from gangline.page.tables import EVERYBODY, applied
 from gangline.page.taking import TakenPart
 from gangline.simulate.time import VirtualClock, run
@@ -64,6 +64,57 @@ def test_nothing_is_made_while_nobody_looks_and_nothing_is_kept() -> None:
 
         assert not watched.feed.is_working and len(watched.looks) == looks
         assert watched.feed.edition(first.number) is None and watched.feed.epoch != epoch
+
+    watched.play(story)
+
+
+def test_a_kept_picture_is_looked_after_slowly_and_the_next_viewer_gets_the_newest() -> None:
+    watched = Watched()
+
+    async def story() -> None:
+        watched.feed.keep()
+        await asyncio.sleep(10 * REST + 1.0)
+        assert [round(at - watched.looks[0]) for at in watched.looks] == [REST * number for number in range(11)]
+        watched.shown.bind(make_pod("p", gpus=1, node="n"))
+        asked = watched.clock.monotonic()
+        edition = await watched.feed.newest()
+
+        assert watched.clock.monotonic() == asked and "p" in decoded(watched.feed.whole("default"))["pods"]
+        await asyncio.sleep(LINGER + 2 * REST)
+        assert watched.feed.edition(edition.number) is None  # nobody has followed
+        epoch = watched.feed.epoch
+        watched.shown.cache.remove_pod("pod-default-p")
+        assert (await watched.feed.newest()).number > edition.number and watched.feed.epoch == epoch
+        assert watched.feed.whole("default") == b"{}"
+
+    watched.play(story)
+
+
+def test_a_kept_picture_costs_a_hundredth_of_a_core_at_most() -> None:
+    watched = Watched(seconds=1.0)
+
+    async def story() -> None:
+        watched.feed.keep()
+        await asyncio.sleep(10 * SHARE)
+
+        assert 9 <= len(watched.looks) <= 10
+
+    watched.play(story)
+
+
+def test_a_viewer_who_comes_while_a_kept_picture_is_looked_after_misses_nothing() -> None:
+    watched = Watched()
+
+    async def story() -> None:
+        watched.feed.keep()
+        edition = await watched.feed.newest()
+        while watched.feed.edition(edition.number) is not None:  # until nobody has looked for long enough
+            watched.shown.bind(make_pod(f"p-{len(watched.looks)}", gpus=0, node="n"))
+            await asyncio.sleep(PAUSE / 3)
+        watched.shown.bind(make_pod("last", gpus=1, node="n"))
+        await watched.feed.newest()
+
+        assert "last" in decoded(watched.feed.whole("default"))["pods"]
 
     watched.play(story)
 

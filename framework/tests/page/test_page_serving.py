@@ -21,7 +21,7 @@ SCRIPT = "<script>alert(1)</script>"
 
 
 @pytest.mark.parametrize(
-    "path", ["/ui", "/ui/state", "/ui/events", "/ui/why", "/ui/remedies", "/ui/main.js", "/ui/style.css"]
+    "path", ["/ui", "/ui/state", "/ui/events", "/ui/why", "/ui/remedies", "/ui/page.js", "/ui/style.css"]
 )
 async def test_nothing_is_shown_to_who_is_not_known(served: ServedPage, path: str) -> None:
     for token in ("", "stranger"):
@@ -147,6 +147,15 @@ async def test_the_picture_is_begun_with_the_page_for_those_who_may_see_it(serve
         assert served.feed.is_working
 
 
+async def test_a_kept_picture_is_begun_before_anybody_asks() -> None:
+    served = ServedPage(is_kept=True)
+    await served.served.open()
+    try:
+        assert served.feed.is_working
+    finally:
+        await served.served.close()
+
+
 async def why(served: ServedPage, token: str, namespace: str, pod: str) -> object:
     async with served.ask(f"/ui/why?namespace={namespace}&pod={pod}", token) as answer:
         assert answer.status == 200
@@ -173,6 +182,15 @@ async def test_the_whole_picture_is_compressed_for_who_takes_that(served: Served
     async with served.ask("/ui/state", **{"Accept-Encoding": "gzip"}) as answer:
         assert answer.headers["Content-Encoding"] == "gzip"
         assert "n" in (await answer.json())["all"]["nodes"]
+
+
+@pytest.mark.parametrize("path", ["/ui", "/ui/page.js", "/ui/style.css"])
+async def test_files_are_compressed_for_who_takes_that(served: ServedPage, path: str) -> None:
+    gzip, identity = {"Accept-Encoding": "gzip"}, {"Accept-Encoding": "identity"}
+    async with served.ask(path, **gzip) as small, served.ask(path, **identity) as large:
+        assert small.headers["Content-Encoding"] == "gzip" and "Content-Encoding" not in large.headers
+        assert small.headers["Vary"] == large.headers["Vary"] == "Accept-Encoding"
+        assert await small.text() == await large.text()
 
 
 async def test_many_viewers_are_served_at_the_same_time(served: ServedPage) -> None:
