@@ -264,7 +264,6 @@ class RunProgram:
             ready={"informers": lambda: ", ".join(scheduler.unsynced()) or None},
             exposition=Exposition(metrics.registry, metrics.families),
             guarded={**pages(lambda: scheduler.config, scheduler.decisions.of), **(page.handlers if page else {})},
-            at_start=page.begin if page else None,
             at_end=page.end if page else None,
         )
 

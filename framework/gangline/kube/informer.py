@@ -216,7 +216,7 @@ class Informer(Generic[T]):
             self.synced.set()
 
     async def _page(self, more: str = "") -> Listing[T]:
-        """The first page of the list, or the one that follows `more`. While a page is taken in, the next one is read."""
+        """The first page of the list, or the one after `more`; it is read while the page before is taken in."""
         page = await self._client.list(
             self._served,
             namespace=self._namespace,

@@ -8,9 +8,9 @@ A scheduler that is told to stop carries out what has begun (`Binder.finish`): p
 way, and every member of a group behind the barrier. A group that is bound in part would wait for the next leader, and
 until then its devices would be idle. Other decisions are dropped: the next leader decides on their pods anew.
 
-If a binding takes long, the chosen node is written to the status of the pod: see `expecting`. A pod that waits at permit
-takes long; a pod for which a plugin has something to do at pre-bind takes long if that is not over soon. Members of a
-group are bound at the same time, so the node of each is written first if one of them may take long.
+If a binding takes long, the chosen node is written to the status of the pod: see `expecting`. The binding of a pod
+that waits at permit takes long, and one whose pre-binds are not over soon. Members of a group are bound at the same
+time, so the node of each is written first if one of them may take long.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Makes the picture while somebody looks, once for all viewers, and keeps the last changes for viewers who follow.
 
-If no viewer has asked for `LINGER` seconds, the feed stops making the picture; or, after `keep`, rests: it looks every
-`REST` seconds only, so that the next viewer waits for what has changed since then, and not for the whole picture. After
-each look at the cluster the feed pauses for `SHARE` times as long as the look took, and for at least `PAUSE` seconds.
-So the feed takes at most a hundredth of one core, however large the cluster is and however much changes.
+Nothing is made before the first viewer comes. If no viewer has asked for `LINGER` seconds, the feed rests: it looks
+every `REST` seconds only, so that the next viewer waits for what has changed since then, and not for the whole picture.
+After `KEEP` seconds without a viewer the feed forgets the picture, and stops. After each look at the cluster the feed
+pauses for `SHARE` times as long as the look took, and for at least `PAUSE` seconds. So the feed takes at most a
+hundredth of one core, however large the cluster is and however much changes.
 
 A viewer follows by the number of an edition, and has no queue of its own. A viewer who is more than `KEPT` editions
 behind has to start anew with the whole picture.
@@ -35,6 +36,8 @@ LINGER = 30.0
 """Seconds for which the picture is kept up after the last request."""
 REST = 30.0
 """Seconds between two looks, at least, of a feed that rests."""
+KEEP = 8 * 3600.0
+"""Seconds for which a feed rests after the last request: a day's work."""
 KEPT = 128
 """Editions that are kept, at most."""
 MOST_BYTES = 8 * 1024 * 1024
@@ -70,7 +73,6 @@ class Feed:
         self._asked = -math.inf
         self._wanted = asyncio.Event()
         """Set when somebody asks."""
-        self._is_kept = False
         self._followers = 0
         self._forget()
 
@@ -97,11 +99,6 @@ class Feed:
     def _is_wanted(self) -> bool:
         return self._clock() - self._asked < LINGER
 
-    def keep(self) -> None:
-        """Rest from now on while nobody looks, instead of stopping."""
-        self._is_kept = True
-        self._start()
-
     async def newest(self) -> Edition:
         """The newest edition; the first viewer waits until there is one. Raises the error of a look that failed."""
         self.look_on()
@@ -115,9 +112,6 @@ class Feed:
         """Note that somebody looks now, and start to make the picture if the feed does not work."""
         self._asked = self._clock()
         self._wanted.set()
-        self._start()
-
-    def _start(self) -> None:
         if self._task is None:
             self._forget()
             self._task = asyncio.get_running_loop().create_task(self._work())
@@ -170,7 +164,7 @@ class Feed:
     async def _work(self) -> None:
         look, number, seconds = self._looking(), 0, 0.0
         try:
-            while self._is_kept or self._is_wanted:
+            while self._clock() - self._asked < KEEP:
                 taken = await look()
                 began = time.thread_time()
                 self._drawer.draw(taken)

@@ -69,8 +69,6 @@ class LivePage:
 
     handlers: Mapping[str, Handler]
     """By their paths."""
-    begin: Callable[[], None]
-    """Called as soon as the page is served, in the loop of its server: lets the first viewer wait less."""
     end: Callable[[], None]
     """Ends all streams."""
 
@@ -108,7 +106,7 @@ def live_page(
             loop.call_soon_threadsafe(keeping.cancel)
 
     feed = Feed(looking)
-    return LivePage(page(feed, viewer_of, decision_of, remedies_of=remedies_of), feed.keep, close)
+    return LivePage(page(feed, viewer_of, decision_of, remedies_of=remedies_of), close)
 
 
 async def _kept(history: ClusterHistory) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
@@ -49,8 +49,6 @@ class Pages:
     exposition: Exposition | None = None
     guarded: Mapping[str, Handler] = field(default_factory=dict)
     """More paths, for users that the API server allows."""
-    at_start: Callable[[], None] | None = None
-    """Called when the listener of the guarded paths opens."""
     at_end: Callable[[], None] | None = None
     """Called when the listeners close, to end long answers such as streams."""
 
@@ -104,12 +102,12 @@ class Served:
         if self._pages.exposition is not None:
             guarded[METRICS] = metrics(self._pages.exposition)
         app.add_routes([web.get(path, guard.protected(handler)) for path, handler in guarded.items()])
-        for signal, call in (
-            (app.on_startup, self._pages.at_start),
-            (app.on_shutdown, self._pages.at_end),
-        ):
-            if call is not None:
-                signal.append(_calling(call))
+        if (at_end := self._pages.at_end) is not None:
+
+            async def end(app: web.Application) -> None:
+                at_end()
+
+            app.on_shutdown.append(end)
         return app
 
 
@@ -127,13 +125,6 @@ def metrics(exposition: Exposition) -> Handler:
         return web.Response(body=page.body, headers=page.headers)
 
     return handle
-
-
-def _calling(call: Callable[[], None]) -> Callable[[web.Application], Awaitable[None]]:
-    async def called(app: web.Application) -> None:
-        call()
-
-    return called
 
 
 async def _started(listener: Listener, stack: AsyncExitStack) -> int:

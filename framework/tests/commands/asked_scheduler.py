@@ -15,7 +15,7 @@ from aiohttp import web
 
 from gangline.errors import ApiError
 from gangline.kube.resources import LEASES, NODES, PODS
-from gangline.simulate.server import Revision
+from gangline.simulate.history import Revision
 from gangline.testing import make_node
 from gangline_e2e.ports import free_port
 

@@ -59,7 +59,6 @@ class ServedPage:
         stream: float = 20.0,
         shown: ShownCluster | None = None,
         remedies_of: RemediesOf | None = None,
-        is_kept: bool = False,
     ) -> None:
         self.shown = shown or ShownCluster(node("n"))
         if shown is None:
@@ -93,7 +92,7 @@ class ServedPage:
             stream,
             remedies_of or self._remedies_of,
         )
-        pages = Pages({}, {}, guarded=handlers, at_start=self.feed.keep if is_kept else None, at_end=self.feed.close)
+        pages = Pages({}, {}, guarded=handlers, at_end=self.feed.close)
         self.served = Served(Endpoints("", "127.0.0.1:0"), pages, cast(Client, self.reviews))
 
     async def _remedies_of(self, unit: str, viewer: str) -> Any:

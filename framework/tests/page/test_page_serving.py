@@ -147,15 +147,6 @@ async def test_the_picture_is_begun_with_the_page_for_those_who_may_see_it(serve
         assert served.feed.is_working
 
 
-async def test_a_kept_picture_is_begun_before_anybody_asks() -> None:
-    served = ServedPage(is_kept=True)
-    await served.served.open()
-    try:
-        assert served.feed.is_working
-    finally:
-        await served.served.close()
-
-
 async def why(served: ServedPage, token: str, namespace: str, pod: str) -> object:
     async with served.ask(f"/ui/why?namespace={namespace}&pod={pod}", token) as answer:
         assert answer.status == 200
