@@ -48,7 +48,9 @@ class Candidates:
         ]
         self.kind_of = [alike.setdefault(key, len(alike)) for key in keys]
         """By alternative: the number of its kind. Alternatives of one kind may be given the same devices."""
-        self._of_kind = [self.alternatives[self.kind_of.index(kind)] for kind in range(len(alike))]
+        self.firsts = [self.kind_of.index(kind) for kind in range(len(alike))]
+        """By kind: the number of its first alternative."""
+        self._of_kind = [self.alternatives[first] for first in self.firsts]
         self._consumption: list[dict[int, _Consumption | None]] = [{} for _ in alike]
         """By kind and code of capacities: what a share of the device consumes; None if the device cannot give it."""
         self._columns = [self._column(kind) for kind in range(len(alike))]
@@ -71,6 +73,10 @@ class Candidates:
     def nbytes(self) -> int:
         """Bytes of the columns."""
         return sum(column.nbytes for column in self._columns)
+
+    def check(self) -> None:
+        """Raise DeadlineExceeded if the time of the question has passed: see `Selectors.within`."""
+        self._selectors.check()
 
     def _evaluate(self, kind: int, rows: RowNumbers) -> Flags:
         alternative = self._of_kind[kind]

@@ -263,7 +263,7 @@ class DynamicResources:
     def capacity(self, cycle: Cycle, nodes: NodeView) -> Int64Column | None:
         """At most how many pods with such claims of their own the free devices of each node suffice for."""
         need = cycle.get(_NEED)
-        return None if need is None or not (need.own or need.pod) else self._judge.room(need, nodes)
+        return None if need is None or not (need.own or need.pod) else self._judge.room(need, nodes, cycle.deadline)
 
     @hookimpl
     def post_filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis) -> Status | None:
@@ -324,11 +324,13 @@ class DynamicResources:
             allocation = self._ledger.allocation(claim.metadata.uid)
             had += preference(claim, allocation) if allocation is not None else 0.0
         if self._order == BEST:
-            merits: ScoreColumn = (self._judge.merits(need, nodes) + had) * (100.0 / (1 + most(need.own + need.named)))
+            merits: ScoreColumn = (self._judge.merits(need, nodes, cycle.deadline) + had) * (
+                100.0 / (1 + most(need.own + need.named))
+            )
             return merits
         if not has_alternatives(self._judge.lacking(need)):
             return np.full(len(nodes), had)
-        return self._judge.preferences(need, nodes) + had
+        return self._judge.preferences(need, nodes, cycle.deadline) + had
 
     @hookimpl
     def normalize_score(self, cycle: Cycle, pod: PodInfo, scores: ScoreColumn) -> ScoreColumn:
