@@ -126,7 +126,7 @@ def read(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]) ->
 
 
 def _check_alternatives(claims: Sequence[ResourceClaim]) -> None:
-    """Raise InvalidObject if claims together have more alternatives than are read: each is compared with all devices."""
+    """Raise InvalidObject if the claims together have more alternatives than are read: each looks at all devices."""
     asked = [request for claim in claims for request in claim.spec.devices.requests]
     number = sum(max(1, len(request.first_available)) for request in asked)
     if number > _MOST_IN_ALL:

@@ -187,7 +187,9 @@ class Judge:
         """For each of these rows whether it has pods with claims that may be removed for the pod."""
         if need.priority is None:
             return np.ones(len(rows), dtype=np.bool_)
-        return self._ledger.levels.below_on(need.priority, rows)
+        found = self._ledger.levels.below_on(need.priority, rows)
+        twins = self._ledger.twins
+        return found if twins is None else found | np.array(twins.are_on(rows.tolist()), dtype=np.bool_)
 
     def _questions(
         self, need: Need, nodes: NodeView, lacking: Claims | None = None
