@@ -361,13 +361,10 @@ class PodAllocator:
         if answer.culprit is None:
             return NodeVerdict()
         number, position = answer.culprit
+        if answer.ending is Ending.FAILED:
+            return NodeVerdict(error=self._candidates.complaint(number, rows[position]))
         alternative = self._candidates.alternatives[number]
         claim = self._ask.named(alternative.claim)
-        if answer.ending is Ending.FAILED:
-            failed, why = self._candidates.failure(number, rows[position])
-            of_class = len(alternative.device_class.spec.selectors)
-            of = f"class {alternative.device_class.metadata.name}" if failed < of_class else claim
-            return NodeVerdict(error=f"{of}: selector #{failed if failed < of_class else failed - of_class}: {why}")
         device = "/".join(self._candidates.table.ids[rows[position]])
         why = f"cannot add device {device} because a claim constraint would not be satisfied"
         return NodeVerdict(error=f"{claim}, request {alternative.name}: {why}")

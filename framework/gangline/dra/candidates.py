@@ -109,7 +109,16 @@ class Candidates:
         wanted = self.consumed(number, row)
         return all(amount.thousandths + before.get(name, 0) <= has for name, (amount, has) in wanted.items())
 
-    def failure(self, number: int, row: int) -> tuple[int, str]:
+    def complaint(self, number: int, row: int) -> str:
+        """The message that says which selector of an alternative fails for the device in this row, and why."""
+        alternative = self.alternatives[number]
+        failed, why = self._failure(number, row)
+        of_class = len(alternative.device_class.spec.selectors)
+        if failed < of_class:
+            return f"class {alternative.device_class.metadata.name}: selector #{failed}: {why}"
+        return f"{self.ask.named(alternative.claim)}: selector #{failed - of_class}: {why}"
+
+    def _failure(self, number: int, row: int) -> tuple[int, str]:
         """The number of the first selector of an alternative that fails for the device in this row, and why."""
         expressions = self.alternatives[number].expressions
         verdicts = [int(self._selectors.verdicts_on((each,), np.array([row]))[0]) for each in expressions]
