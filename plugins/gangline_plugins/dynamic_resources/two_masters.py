@@ -101,8 +101,8 @@ class TwoMasters:
             first = min(uuids)
             which = f"{first} is" if len(uuids) == 1 else f"{first} and {len(uuids) - 1} others are"
             note = (
-                f"GPU {which} in the node's GpuNodeStatus and in ResourceSlice {self._slices.first(first)} too: a device "
-                "plugin or another scheduler may give out the GPU a second time"
+                f"GPU {which} in the node's GpuNodeStatus and in ResourceSlice {self._slices.first(first)} too: a "
+                "device plugin or another scheduler may give out the GPU a second time"
             )
             if self._told.is_first(node, REASON, ""):
                 log.warning("node %s: %s", node, note)
