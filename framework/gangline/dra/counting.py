@@ -92,8 +92,7 @@ class Counting:
         self._candidates = candidates
         self._table = candidates.table
         self._counter_room = counter_room
-        self._kinds = [candidates.kind_of.index(kind) for kind in range(len(set(candidates.kind_of)))]
-        """By kind: one alternative of it."""
+        self._kinds = candidates.firsts
         self._has_alternatives = any(
             request.is_prioritized for requests in candidates.ask.requests for request in requests
         )
@@ -190,6 +189,7 @@ class Counting:
         """Nodes that may use devices which other nodes may use too, and which matter here."""
         unsure = np.zeros(size, dtype=np.bool_)
         for placed in self._table.wide_pools if nodes is None else self._table.wide_pools_of(nodes):
+            self._candidates.check()
             rows = placed.rows[self._table.node[placed.rows] < 0]
             free = self._free(rows, is_bare)
             if any(

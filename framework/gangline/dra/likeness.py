@@ -7,6 +7,7 @@ of attributes count by where in the node they occur first, as only their equalit
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,11 +41,10 @@ def alike(candidates: Candidates, layout: DeviceLayout, nodes: RowNumbers) -> It
 
 def _groups(candidates: Candidates, layout: DeviceLayout, nodes: RowNumbers) -> Iterator[list[int]]:
     rows, place, order = layout.of(nodes)
-    flags = [candidates.flags(candidates.kind_of.index(kind)) for kind in range(len(set(candidates.kind_of)))]
     matters = candidates.matter(rows)
     rows, place, order = rows[matters], place[matters], order[matters]
     starts = np.searchsorted(place, np.arange(len(nodes) + 1))
-    columns = _columns(candidates, flags, rows, place, order, starts)
+    columns = _columns(candidates, rows, place, order, starts)
     codes = kinds(columns)[0].astype(np.int32) if len(rows) else np.zeros(0, dtype=np.int32)
     in_use = np.zeros(len(nodes), dtype=np.bool_)
     in_use[place[candidates.standing.states[rows] & IN_USE > 0]] = True
@@ -66,26 +66,26 @@ def _groups(candidates: Candidates, layout: DeviceLayout, nodes: RowNumbers) -> 
 
 def _columns(
     candidates: Candidates,
-    flags: list[NDArray[np.uint8]],
     rows: RowNumbers,
     place: RowNumbers,
     order: RowNumbers,
     starts: RowNumbers,
-) -> list[NDArray[np.int64]]:
-    """Everything that a problem is made of, as columns over the given rows."""
+) -> Iterator[NDArray[Any]]:
+    """Everything that a problem is made of, as columns over the given rows, one at a time: there may be many."""
     table, properties = candidates.table, candidates.properties
     traits = table.traits[rows] & (SHAREABLE | CONSUMES)
-    columns: list[NDArray[np.int64]] = [each[rows].astype(np.int64) for each in flags]
-    columns.append(candidates.standing.states[rows].astype(np.int64))
+    for number in candidates.firsts:
+        yield candidates.flags(number)[rows]
+    yield candidates.standing.states[rows]
     if traits.any():
-        columns += [traits.astype(np.int64), order]
-        columns.append(np.where(traits & CONSUMES > 0, properties.consumption.codes[rows], -1))
-        columns.append(np.where(traits & SHAREABLE > 0, properties.capacities.codes[rows], -1))
+        yield traits
+        yield order
+        yield np.where(traits & CONSUMES > 0, properties.consumption.codes[rows], -1)
+        yield np.where(traits & SHAREABLE > 0, properties.capacities.codes[rows], -1)
     for attribute in {each.attribute for rules in candidates.ask.constraints for each in rules}:
         values = properties.attribute(attribute).values[rows].astype(np.int64)
         known = np.flatnonzero(values >= 0)
         if len(known):
             cells, first = kinds([place[known], values[known]])
             values[known] = known[first[cells]] - starts[place[known]]
-        columns.append(values)
-    return columns
+        yield values
