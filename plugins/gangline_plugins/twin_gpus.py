@@ -23,17 +23,17 @@ DeviceId = tuple[str, str, str]
 T = TypeVar("T")
 
 
-class Known(NamedTuple):
+class ReportedUuids(NamedTuple):
     """What the report of a node names, by UUID: the id of the GPU, and for MIG instances that of their GPU."""
 
     gpus: Mapping[str, int]
     instances: Mapping[str, int]
 
 
-class Gpus(Protocol):
+class ReportSide(Protocol):
     """The side that gives out the GPUs of reports."""
 
-    def known(self, row: int) -> Known:
+    def known(self, row: int) -> ReportedUuids:
         """What the report of a row's node names."""
         ...
 
@@ -50,7 +50,7 @@ class Gpus(Protocol):
         ...
 
 
-class Offers(Protocol):
+class SliceSide(Protocol):
     """The side that gives out the devices of slices."""
 
     def is_used(self, device: DeviceId) -> bool:
@@ -84,7 +84,7 @@ def names_of(device: model.Device, driver: str) -> Names:
 class _Row:
     """The twins of one node."""
 
-    known: Known
+    known: ReportedUuids
     lent: dict[DeviceId, tuple[int, str]] = field(default_factory=dict)
     """Devices that claims have, and which GPU or instance each of them is."""
     closed: frozenset[DeviceId] = frozenset()
@@ -95,8 +95,8 @@ class TwinGpus:
     """Tells each side what the other one has given out."""
 
     def __init__(self, state: State) -> None:
-        self._gpus: list[Gpus] = []
-        self._offers: list[Offers] = []
+        self._gpus: list[ReportSide] = []
+        self._offers: list[SliceSide] = []
         self._naming: dict[str, dict[DeviceId, Names]] = {}
         """By slice: the UUIDs that its devices name."""
         self._by_uuid: dict[str, dict[tuple[str, DeviceId], Names]] = {}
@@ -112,14 +112,14 @@ class TwinGpus:
 
     # Who takes part
 
-    def add_gpus(self, gpus: Gpus, rows: Iterable[int], state: State) -> None:
+    def add_gpus(self, gpus: ReportSide, rows: Iterable[int], state: State) -> None:
         """The GPUs of reports are given out by `gpus`, until the present configuration ends; `rows` have nodes."""
         self._gpus.append(gpus)
         state.at_end(lambda: self._leave(self._gpus, gpus))
         for row in list(rows):
             self.hardware_changed(row)
 
-    def add_offers(self, offers: Offers, state: State) -> None:
+    def add_offers(self, offers: SliceSide, state: State) -> None:
         """The devices of slices are given out by `offers`, until the present configuration ends."""
         self._offers.append(offers)
         state.at_end(lambda: self._leave(self._offers, offers))
@@ -151,7 +151,7 @@ class TwinGpus:
 
     def hardware_changed(self, row: int) -> None:
         """The report of a row's node is new, says something new, or is gone."""
-        known = self._gpus[0].known(row) if self._gpus else Known({}, {})
+        known = self._gpus[0].known(row) if self._gpus else ReportedUuids({}, {})
         before = self._rows.get(row)
         if before is not None:
             self._settle(row, {})
@@ -250,7 +250,7 @@ def _key(device: DeviceId) -> str:
     return f"device {'/'.join(device)}"
 
 
-def _place(names: Names, known: Known) -> tuple[int, str] | None:
+def _place(names: Names, known: ReportedUuids) -> tuple[int, str] | None:
     """The GPU that a device is or belongs to, and the MIG instance that it is, or ""; None if the node has neither."""
     if names.own in known.instances:
         return known.instances[names.own], names.own
@@ -260,7 +260,7 @@ def _place(names: Names, known: Known) -> tuple[int, str] | None:
     return None
 
 
-def _is_closed(names: Names, known: Known, given: set[str]) -> bool:
+def _is_closed(names: Names, known: ReportedUuids, given: set[str]) -> bool:
     """Whether pods have the device, or something of its GPU that the device may overlap; `given` are UUIDs."""
     if names.own in given or names.parent in given:
         return True

@@ -52,7 +52,7 @@ class GpuCounts:
         cluster.follow_nodes(self)
         cluster.store(RESOURCE_CLAIMS).subscribe(self._claimed)
         cluster.store(RESOURCE_SLICES).subscribe(self._offered)
-        cluster.store(GPU_NODE_STATUSES).subscribe(_Named(self._changed))
+        cluster.store(GPU_NODE_STATUSES).subscribe(_ChangedNames(self._changed))
 
     def node_upserted(self, node: Node, row: int) -> None:
         """The node has this row. The log of changes says that the row is to be counted."""
@@ -141,7 +141,7 @@ class _ByNode:
             self._changed.add(node)
 
 
-class _Named:
+class _ChangedNames:
     """Notes the objects of a kind that have changed, by name."""
 
     def __init__(self, changed: set[str]) -> None:

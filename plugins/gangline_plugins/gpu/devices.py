@@ -35,7 +35,7 @@ from gangline_plugins.gpu.believing import AT_ONCE, Beliefs
 from gangline_plugins.gpu.choosing import ChoiceTables
 from gangline_plugins.gpu.columns import Columns
 from gangline_plugins.gpu.late_claims import LateClaims
-from gangline_plugins.gpu.lending import Lending
+from gangline_plugins.gpu.lending import TwinLending
 from gangline_plugins.gpu.like_nodes import WholeDevices
 from gangline_plugins.gpu.links import LinkClass, LinkClasses, mask_of
 from gangline_plugins.gpu.making_way import MakingWay
@@ -218,7 +218,7 @@ class DeviceTable:
     def meet(self, twins: TwinGpus) -> TwinGpus:
         """Tell of each change, and hear which GPUs ResourceClaims have, until the present configuration ends."""
         self._publisher.twins = twins
-        lending = Lending(self._nodes, self._allocations, self._making_way, self._publisher)
+        lending = TwinLending(self._nodes, self._allocations, self._making_way, self._publisher)
         twins.add_gpus(lending, self._nodes, self._state)
         return twins
 

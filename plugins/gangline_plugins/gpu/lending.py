@@ -8,10 +8,10 @@ from gangline_plugins.gpu.allocation import Allocation
 from gangline_plugins.gpu.making_way import MakingWay
 from gangline_plugins.gpu.node_devices import NodeDevices
 from gangline_plugins.gpu.publishing import Publisher
-from gangline_plugins.twin_gpus import Known
+from gangline_plugins.twin_gpus import ReportedUuids
 
 
-class Lending:
+class TwinLending:
     """Counts GPUs that ResourceClaims have as in use on their nodes."""
 
     def __init__(
@@ -27,14 +27,14 @@ class Lending:
         self._making_way = making_way
         self._publisher = publisher
 
-    def known(self, row: int) -> Known:
+    def known(self, row: int) -> ReportedUuids:
         """What the report of a row's node names."""
         node = self._nodes.get(row)
         hardware = node.hardware if node is not None else None
         if hardware is None:
-            return Known({}, {})
+            return ReportedUuids({}, {})
         gpus = {uuid: id for id, uuid in enumerate(hardware.uuids) if uuid}
-        return Known(gpus, {each.uuid: each.device for each in hardware.instances})
+        return ReportedUuids(gpus, {each.uuid: each.device for each in hardware.instances})
 
     def given(self, row: int) -> Iterator[str]:
         """The UUIDs of the GPUs and instances that pods have on a row."""
