@@ -116,7 +116,7 @@ async def cost(process: ServedProcess, viewers: int, seconds: float) -> float:
     """The part of a core that the process uses with so many viewers."""
     async with aiohttp.ClientSession(read_bufsize=2**24, timeout=aiohttp.ClientTimeout(total=None)) as session:
         tasks = [asyncio.create_task(_follow(session, process.url)) for _ in range(viewers)]
-        await asyncio.sleep(SETTLE if viewers else 0.0)
+        await asyncio.sleep(SETTLE)
         began, before = time.monotonic(), process.cpu()
         await asyncio.sleep(seconds)
         used = (process.cpu() - before) / (time.monotonic() - began)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from importlib import metadata
+from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
@@ -12,9 +14,13 @@ from mkdocs.structure.pages import Page
 from gangline_docs.diagrams import NoPicture, drawn
 from gangline_docs.site import COPIED, PAGES, filled
 
+PROJECT = Path(__file__).parents[1] / "pyproject.toml"
+
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """The version of the pages, at the foot of each page."""
+    """The repository, and the version of the pages, at the foot of each page."""
+    repository: str = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
+    config.repo_url, config.repo_name = repository, "/".join(repository.split("/")[-2:])
     config.copyright = f"Gangline {metadata.version('gangline')}, licensed under Apache-2.0"
     return config
 

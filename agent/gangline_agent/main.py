@@ -16,8 +16,8 @@ import click
 from prometheus_client import CollectorRegistry
 
 from gangline.commands import options
+from gangline.commands.reaching import component_credentials
 from gangline.errors import GanglineError
-from gangline.kube import auth
 from gangline.kube.client import HttpClient
 from gangline.kube.interface import Client
 from gangline.kube.resources import NODES
@@ -129,12 +129,14 @@ def agent(
 
 
 def main() -> None:
-    """Run the command alone: exit 0 when it is stopped, 1 with one line on a failure, 2 on wrong usage."""
+    """Run the command alone: exit 0 when it is stopped, 2 on wrong usage, with one line and the code of the error on a
+    failure.
+    """
     try:
         agent.main(prog_name="gangline-agent")
     except GanglineError as error:
         Lines(sys.stderr).write(f"gangline-agent: {error}")  # waits a moment at most, so the process ends in any case
-        sys.exit(1)
+        sys.exit(error.exit_code)
 
 
 def _making(resource_slices: Literal["publish", "withdraw"] | None, partitions: bool) -> MakeOffer | None:
@@ -194,7 +196,7 @@ def _simulating(what: str, node_name: str | None, nodes: str | None, period: flo
 async def _run(kubeconfig: str | None, build: Build, endpoints: Endpoints) -> None:
     """Runs the parts until SIGTERM or SIGINT; raises what ends one of them."""
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(HttpClient(auth.load(kubeconfig)))
+        client = await stack.enter_async_context(HttpClient(component_credentials(kubeconfig)))
         parts = build(client)
         served = Served(endpoints, pages(parts), client)
         await served.open()

@@ -7,6 +7,7 @@ pod that is said to be unschedulable, if that is later.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -23,6 +24,9 @@ PODS, CPU, RSS = (
     Metric("CPU ms per pod"),
     Metric("peak RSS MiB", "{:.0f}"),
 )
+OF_PLANE = Metric("CPU ms per pod of API server and etcd")
+CEILING = Metric("pods/s if the scheduler cost nothing", "{:.0f}", less_is_better=False)
+"""What API server and etcd could serve with all cores for themselves."""
 TOO_MANY = 200
 """How many pods of `fill` find no room."""
 ZONES, APPS = 10, 10
@@ -85,19 +89,26 @@ async def measure(setting: Setting, unschedulable: int = 0) -> Mapping[str, floa
     """Start the scheduler, and wait until all pods are bound or unschedulable, and until no more events come."""
     watching = asyncio.create_task(_placed(setting.cluster, setting.pods - unschedulable, unschedulable))
     try:
-        began = time.perf_counter()
+        began, before = time.perf_counter(), _plane_seconds(setting)
         pid = setting.start()
         async with asyncio.timeout(LONGEST_S):
             seconds = await watching - began
     finally:
         watching.cancel()
     await told(setting.cluster)
-    used = usage(pid)
+    used, of_plane = usage(pid), _plane_seconds(setting, without=pid) - before
     return {
         PODS.title: setting.pods / seconds,
         CPU.title: used.cpu_s / setting.pods * 1e3,
         RSS.title: used.peak_rss_bytes / 2**20,
+        OF_PLANE.title: of_plane / setting.pods * 1e3,
+        CEILING.title: setting.pods * len(os.sched_getaffinity(0)) / of_plane,
     }
+
+
+def _plane_seconds(setting: Setting, without: int = 0) -> float:
+    """CPU seconds that the processes of the control plane have used, without the scheduler's."""
+    return sum(usage(each.pid).cpu_s for each in setting.plane.processes.values() if each.pid != without)
 
 
 async def _placed(cluster: api.Api, pods: int, unschedulable: int) -> float:
@@ -123,7 +134,7 @@ async def _fill(setting: Setting) -> Mapping[str, float]:
     return await measure(setting, unschedulable=TOO_MANY)
 
 
-_METRICS = (PODS, CPU, RSS)
+_METRICS = (PODS, CPU, RSS, OF_PLANE, CEILING)
 WORKLOADS = (
     Workload("pods", "pods for one GPU each", _METRICS, _prepare, measure),
     Workload(

@@ -18,8 +18,8 @@ EXIT_CODES = (
     (str(LeadershipLost.exit_code), "`gangline run` has lost its Lease."),
     (
         str(ClusterError.exit_code),
-        "The cluster cannot be read: no kubeconfig, no such context, no API server that answers, or credentials that "
-        "it does not accept.",
+        "The cluster cannot be read: no kubeconfig, no such context, no API server that answers, a certificate that is "
+        "not trusted, or credentials that it does not accept.",
     ),
     (str(NotAllowed.exit_code), "The user may not do what the command does."),
     ("130", "Ctrl-C."),

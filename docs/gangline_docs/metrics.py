@@ -12,6 +12,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from gangline.failures import Failures
 from gangline.overview import topology_metrics
 from gangline.profile.registry import Catalog
+from gangline.telemetry.distribution import Distribution
 from gangline.telemetry.group_metrics import Placements
 from gangline.telemetry.metrics import Metrics
 from gangline.testing import FakeHandle, cluster, make_runtime
@@ -139,7 +140,9 @@ def _described(registry: CollectorRegistry) -> Iterator[Described]:
 def _collectors(registry: CollectorRegistry) -> list[Any]:
     """The collectors of metrics that are ours; prometheus_client has no public way to list them."""
     return [
-        each for each in registry._collector_to_names if isinstance(each, MetricWrapperBase | Placements | Failures)
+        each
+        for each in registry._collector_to_names
+        if isinstance(each, MetricWrapperBase | Distribution | Placements | Failures)
     ]
 
 

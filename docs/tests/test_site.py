@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import tomllib
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ SITE = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 FRONT = filled((ROOT / "docs" / "index.md").read_text(encoding="utf-8"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SHIM = (ROOT / "docs" / "assets" / "iframe-worker.js").read_text(encoding="utf-8")
-REPOSITORY = "https://github.com/gangline/gangline"
 
 
 def setting(name: str) -> Any:
@@ -48,8 +48,12 @@ def test_the_search_works_in_a_site_that_is_opened_as_a_file() -> None:
 def test_the_repository_is_the_one_that_the_alerts_lead_to() -> None:
     values = yaml.safe_load((ROOT / "charts" / "gpu-scheduler" / "values.yaml").read_text(encoding="utf-8"))
 
-    assert setting("repo_url") == REPOSITORY
-    assert values["metrics"]["prometheusRule"]["runbooks"].startswith(f"{REPOSITORY}/blob/main/docs/")
+    repository = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
+
+    config = hooks().on_config(load_config(str(ROOT / "mkdocs.yml")))
+
+    assert (config.repo_url, config.repo_name) == (repository, "gangline/gangline")
+    assert values["metrics"]["prometheusRule"]["runbooks"].startswith(f"{repository}/blob/main/docs/")
 
 
 def test_every_page_shows_the_version() -> None:

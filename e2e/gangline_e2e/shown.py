@@ -212,13 +212,14 @@ class MadeUp:
         app.add_routes([web.get(path, handler) for path, handler in handlers.items()])
         listener = Listener(app, "127.0.0.1:0", "--listen")
         await listener.start()
+        feed.keep()
         try:
             yield f"http://127.0.0.1:{listener.port}/ui"
         finally:
             feed.close()
             await listener.stop()
 
-    async def _remedies_of(self, unit: str) -> ShownRemedies | None:
+    async def _remedies_of(self, unit: str, viewer: str) -> ShownRemedies | None:
         found = self.remedies.get(unit)
         return ShownRemedies(found) if found is not None else None
 

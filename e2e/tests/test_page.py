@@ -82,7 +82,7 @@ async def test_every_view_says_who_has_the_gpus_and_why_others_wait(browser: Bro
         await expect(rows.nth(9)).to_contain_text("maintenance=soon:NoSchedule")
         await view(page, "Workloads")
         await page.get_by_role("button", name="team/train").click()
-        await expect(page.locator("#details")).to_contain_text("train-3 (GPU 0, 1, 2, 3, 4, 5, 6, 7) on node-3")
+        await expect(page.locator("#details")).to_contain_text("train-3 (GPU 0–7) on node-3")
         await view(page, "Queue")
         await expect(page.locator("#queue tbody tr")).to_contain_text("16 Insufficient nvidia.com/gpu")
 
@@ -199,7 +199,7 @@ async def test_a_keyboard_is_enough_and_what_is_chosen_is_said(browser: Browser)
 
         await expect(page.locator("#said")).to_contain_text("node-1, ")
         await expect(page.locator("#said")).to_contain_text("workload team/train")
-        await expect(page.locator("#details")).to_contain_text("NVLink between 0, 1, 2, 3; NVLink between 4, 5, 6, 7")
+        await expect(page.locator("#details")).to_contain_text("NVLink between 0–3; NVLink between 4–7")
         await page.keyboard.press("Escape")
         await expect(page.locator("#said")).to_have_text("Nothing is chosen")
 
@@ -242,6 +242,13 @@ async def test_the_page_fits_on_a_phone(browser: Browser) -> None:
             await view(page, name)
             width = await page.evaluate("() => document.documentElement.scrollWidth")
             assert width <= 360, name
+            assert await hindrances(page) == [], name
+        await view(page, "Queue")
+        row = page.locator("#queue tbody tr").first
+        await expect(row.get_by_role("cell").last).to_be_in_viewport()  # why it waits
+        await row.get_by_role("button").click()
+        await expect(page.locator("#details h2")).to_be_in_viewport()
+        assert await hindrances(page) == []
 
 
 async def test_five_thousand_nodes_are_moved_without_a_jerk(browser: Browser) -> None:

@@ -5,17 +5,19 @@ name of the command, its object is a `click.Command`.
 """
 
 from gangline.commands import options
-from gangline.commands.judging import Judged, judge
+from gangline.commands.judging import Judged, check_level, judge
 from gangline.commands.options import Connection
 from gangline.commands.output import console, drawn, put, table, told
 from gangline.commands.profiles import choose
 from gangline.commands.reaching import Reached, connected, reached
+from gangline.commands.seeing import point_out_emptiness
 from gangline.plurals import many
 
 __all__ = [
     "Connection",
     "Judged",
     "Reached",
+    "check_level",
     "choose",
     "connected",
     "console",
@@ -23,6 +25,7 @@ __all__ = [
     "judge",
     "many",
     "options",
+    "point_out_emptiness",
     "put",
     "reached",
     "table",

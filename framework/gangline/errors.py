@@ -10,6 +10,7 @@
     |   |-- InvalidExpression it does not compile
     |   `-- ExpressionFailed  it has no value for this device
     |-- DeadlineExceeded      a decision took longer than it may (seconds)
+    |-- AskLater              somebody asks more than may be answered now (why, seconds)
     |-- LeadershipLost        this process led and no longer may (lease, why)
     |-- ExtenderError         an HTTP extender failed, or answered what it may not (url, verb, why)
     |-- ClusterError          a command cannot read the cluster (where, why, advice)
@@ -141,6 +142,18 @@ class DeadlineExceeded(GanglineError):
 
     def __str__(self) -> str:
         return f"the decision took longer than {self.seconds:g} s of CPU time"
+
+
+class AskLater(GanglineError):
+    """Somebody asks more than may be answered now; the same question may be asked again in so many whole seconds."""
+
+    def __init__(self, why: str, seconds: int) -> None:
+        super().__init__(why, seconds)
+        self.why = why
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        return f"{self.why}: ask again in {self.seconds} s"
 
 
 class LeadershipLost(GanglineError):

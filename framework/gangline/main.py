@@ -6,7 +6,9 @@ one.
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -149,6 +151,7 @@ def kubectl_complete() -> None:
 
 def main(program: str | None = None) -> None:
     """Run a command: exit 0 on success, 1 with one line on a failure, 2 on wrong usage; other codes are in `errors`."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  # None if closed; open until the process ends
     try:
         cli(standalone_mode=False, prog_name=program)
     except click.exceptions.Abort:
@@ -164,3 +167,8 @@ def main(program: str | None = None) -> None:
     except GanglineError as error:
         Lines(sys.stderr).write(f"gangline: {error}")  # nobody may read it, and the process has to end
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        Lines(sys.stderr).write(f"gangline: the output cannot be written: {error.strerror}")
+        os._exit(1)  # Python would try to write the rest again, and end with another code

@@ -16,8 +16,8 @@ import click
 import uvloop
 
 from gangline.commands import options
-from gangline.errors import ConfigError, GanglineError
-from gangline.kube import auth
+from gangline.commands.reaching import component_credentials
+from gangline.errors import ClusterError, GanglineError
 from gangline.kube.client import HttpClient
 from gangline.process import logs
 from gangline.process.certificate_files import Certificates
@@ -153,10 +153,10 @@ async def serve(settings: Settings) -> None:
 
 
 async def _client(settings: Settings, stack: AsyncExitStack) -> HttpClient | None:
-    """Raises ConfigError without credentials, unless nothing but metrics needs them."""
+    """Raises ClusterError without credentials, unless nothing but metrics needs them."""
     try:
-        credentials = auth.load(settings.kubeconfig)
-    except ConfigError as error:
+        credentials = component_credentials(settings.kubeconfig)
+    except ClusterError as error:
         if settings.claims:
             raise
         log.info("no metrics over TLS: %s", error)
@@ -181,9 +181,11 @@ async def _listen(settings: Settings, client: HttpClient | None, claims: Claims,
 
 
 def main() -> None:
-    """The program gangline-webhook: exit 0 on success, 1 with one line on a failure, 2 on wrong usage."""
+    """The program gangline-webhook: exit 0 on success, 2 on wrong usage, with one line and the code of the error on a
+    failure.
+    """
     try:
         webhook()
     except GanglineError as error:
         Lines(sys.stderr).write(f"gangline-webhook: {error}")  # waits a moment at most, so the process ends in any case
-        sys.exit(1)
+        sys.exit(error.exit_code)

@@ -40,7 +40,11 @@ def test_a_missing_certificate_is_one_line_on_stderr(tmp_path: Path) -> None:
         (["--addr", "nowhere"], 1, "gangline: --addr: expected HOST:PORT or :PORT, got 'nowhere'"),
         (["--listen", ":x"], 1, "gangline: --listen: expected HOST:PORT or :PORT, got ':x'"),
         (["--log-level", "loud"], 1, "gangline: LOG_LEVEL: must be one of"),
-        (["--kubeconfig", "/nonexistent", "--claims"], 1, "gangline: /nonexistent"),
+        (
+            ["--kubeconfig", "/nonexistent", "--claims"],
+            4,
+            "gangline: no API server is known: /nonexistent: no such file",
+        ),
         (["--whatever"], 2, "No such option"),
     ],
     ids=["address", "listen", "log level", "kubeconfig", "usage"],

@@ -198,9 +198,10 @@ class Hooks:
     def pre_bind_pre_flight(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
         """Whether `pre_bind` of this plugin will do something for the pod; must be quick, and do nothing yet.
 
-        SKIP: `pre_bind` is not called for this pod. None or SUCCESS: the binding may take long, so the scheduler writes
-        the node to status.nominatedNodeName of the pod first, for autoscalers and other schedulers to read. For a
-        plugin without this method `pre_bind` is always called, and counts as quick.
+        SKIP: `pre_bind` is not called for this pod. None or SUCCESS: the binding may take long. If it does, the
+        scheduler writes the node to status.nominatedNodeName of the pod, for autoscalers and other schedulers to read;
+        for the members of a gang at once. For a plugin without this method `pre_bind` is always called, and counts as
+        quick.
         """
 
     @hookspec

@@ -111,11 +111,12 @@ class State(Protocol):
     def touch(self, row: int, kind: int = NODE) -> None:
         """Note that a plugin knows something new of a node (NODE), or of the pods on it (PODS).
 
-        Kept results that depend on such changes are evaluated again for the node's row.
+        Kept results that depend on such changes are evaluated again for the node's row. Raises TypeError or ValueError
+        and notes nothing if there is no such row, as the -1 of a pod without a node.
         """
 
     def touch_all(self, rows: Sequence[int], kind: int = NODE) -> None:
-        """As `touch` for each of these rows."""
+        """As `touch` for each of these rows; if one of them is wrong, none is noted."""
 
     def transaction(self) -> Transaction:
         """A block of hypothetical steps, undone at its end."""
@@ -340,6 +341,10 @@ class Handle(Protocol):
 
     def histogram(self, name: str, help: str, buckets: Sequence[float], labels: Iterable[str] = ()) -> Any:
         """A Prometheus histogram of the plugin."""
+        ...
+
+    def distribution(self, name: str, help: str, buckets: Sequence[float]) -> Any:
+        """A histogram of the plugin without labels; its `observe(value, number)` counts a value so many times."""
         ...
 
     def show(self, outlook: Outlook) -> None:

@@ -22,6 +22,7 @@ from gangline.overview.claim_use import ClaimUse, claims_of
 from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
 from gangline.remedies import Remedies, find_remedies
+from gangline.remedies.finding import Tell, tell_nobody
 from gangline.state.pods import PodInfo
 from gangline.wire.custom_resources import ALLOCATED, CLAIM
 
@@ -187,10 +188,10 @@ def _unit(judged: Judged, runtime: Runtime, pod: PodInfo, clock: Clock) -> Unit:
     return judged.groups.get(key) or Unit(mine, added=clock.monotonic(), group=key)
 
 
-def remedies_of(judged: Judged, runtime: Runtime, pod: PodInfo, clock: Clock) -> Remedies:
+def remedies_of(judged: Judged, runtime: Runtime, pod: PodInfo, clock: Clock, tell: Tell = tell_nobody) -> Remedies:
     """What would let the unit of a waiting pod start; the listed cluster is as before."""
     unit = _unit(judged, runtime, pod, clock)
-    return find_remedies(unit, runtime, judged.cluster, runtime.handle.nominated(), clock.monotonic())
+    return find_remedies(unit, runtime, judged.cluster, runtime.handle.nominated(), clock.monotonic(), tell)
 
 
 def gang_of(judged: Judged, runtime: Runtime, pod: PodInfo, clock: Clock) -> GangReport | None:

@@ -15,8 +15,8 @@ from gangline.certificates.bundle import KEY
 from gangline.certificates.signing import write_secret
 from gangline.clock import SystemClock
 from gangline.commands import options
-from gangline.kube import auth
-from gangline.kube.client import HttpClient
+from gangline.commands.options import Connection
+from gangline.commands.reaching import reached
 from gangline.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from gangline.process.rotating import Registration, Wanted, ensure
 
@@ -57,8 +57,9 @@ def certs() -> None:
     show_default=True,
     help="Renew a certificate so many days before it expires.",
 )
-@options.KUBECONFIG
+@options.connection
 def ensure_(
+    connection: Connection,
     namespace: str,
     service: str,
     secret: str,
@@ -66,7 +67,6 @@ def ensure_(
     validating_webhook: str | None,
     days: int,
     renew_before: int,
-    kubeconfig: str | None,
 ) -> None:
     """Create the certificate, or renew it if it is broken, is for other names or expires soon.
 
@@ -78,12 +78,12 @@ def ensure_(
     registrations = [Registration(resource, name) for resource, name in pairs if name]
     lifetime, margin = timedelta(days=days), timedelta(days=renew_before)
     wanted = Wanted(namespace, service, secret, registrations, lifetime, margin)
-    click.echo(asyncio.run(_ensure(kubeconfig, wanted)))
+    click.echo(asyncio.run(_ensure(connection, wanted)))
 
 
-async def _ensure(kubeconfig: str | None, wanted: Wanted) -> str:
-    async with HttpClient(auth.load(kubeconfig), connections=4) as client:
-        return await ensure(client, wanted, SystemClock())
+async def _ensure(connection: Connection, wanted: Wanted) -> str:
+    async with reached(connection) as there:
+        return await ensure(there.client, wanted, SystemClock())
 
 
 @certs.command(short_help="Write a new certificate into a folder.")

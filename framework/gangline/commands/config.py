@@ -28,6 +28,7 @@ from gangline.groups import Groups
 from gangline.plurals import many
 from gangline.profile.assembly import gang_notes, judging_runtimes
 from gangline.profile.registry import Catalog
+from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
 
 _FILES = click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="FILE...")
@@ -41,11 +42,14 @@ def config() -> None:
 @config.command(short_help="Check files and list their faults.")
 @_FILES
 def validate(files: Sequence[Path]) -> None:
-    """Load the files, build every profile with the installed plugins, and write a line for each fault."""
+    """Load the files, build every profile with the installed plugins, and write a line for each fault.
+
+    A file that cannot be used does not hide the faults of the other files.
+    """
     faults: list[GanglineError] = []
-    loaded = configuration.load_files(list(files))
-    cache = Cache()
-    runtimes = judging_runtimes(loaded, cache, ties=random.Random(0), grouping=Groups(cache), on_fault=faults.append)
+    usable = [file for file in files if _is_usable(file, faults)]
+    runtimes = _built(usable, faults) if usable else {}
+    faults.sort(key=lambda fault: fault.exit_code)  # the last one ends the command
     for fault in faults[:-1]:
         click.echo(f"gangline: {fault}", err=True)
     if faults:
@@ -54,6 +58,27 @@ def validate(files: Sequence[Path]) -> None:
         click.echo(f"gangline: {note}", err=True)
     for name, runtime in runtimes.items():
         click.echo(f"{name}: {many(len(runtime.profile.plugins), 'plugin')}")
+
+
+def _is_usable(file: Path, faults: list[GanglineError]) -> bool:
+    """Whether a file is a configuration by itself; its fault is added to `faults` if it is none."""
+    try:
+        configuration.load_files([file])
+    except GanglineError as fault:
+        faults.append(fault)
+        return False
+    return True
+
+
+def _built(files: Sequence[Path], faults: list[GanglineError]) -> dict[str, Runtime]:
+    """The profiles of all files together, built with the installed plugins; each fault is added to `faults`."""
+    cache = Cache()
+    try:
+        loaded = configuration.load_files(files)
+        return judging_runtimes(loaded, cache, ties=random.Random(0), grouping=Groups(cache), on_fault=faults.append)
+    except GanglineError as fault:  # what the files are only together, for example two profiles of one name
+        faults.append(fault)
+        return {}
 
 
 @config.command(short_help="Write files as kubescheduler.config.k8s.io/v1.")

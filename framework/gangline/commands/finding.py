@@ -6,7 +6,6 @@ answers, the chart's ConfigMap shows at least the configuration.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -16,9 +15,19 @@ import msgspec
 from yarl import URL
 
 from gangline import config
-from gangline.commands.forwarding import ended_in_order, forwarded, pods_of_scheduler
+from gangline.commands.forwarding import Replica, ended_in_order, pods_of_scheduler, reach_all
 from gangline.commands.reaching import Reached
-from gangline.commands.running import Get, Running, configured, context_for, not_given, unreachable, url_of
+from gangline.commands.running import (
+    Get,
+    Judges,
+    Running,
+    configured,
+    context_for,
+    judges,
+    not_given,
+    unreachable,
+    url_of,
+)
 from gangline.config import SchedulerConfiguration
 from gangline.errors import ApiError, ConfigError, GanglineError
 from gangline.kube.auth import Credentials
@@ -50,6 +59,17 @@ async def find_running(there: Reached, address: str | None) -> AsyncIterator[Fou
         yield found if found.running is not None else FoundScheduler(await configured(there.client), found.refusal)
 
 
+async def find_judges(there: Reached, files: Sequence[str], profile: str | None, address: str | None) -> Judges:
+    """The profiles to judge by; the scheduler is asked only if neither files nor a profile are named.
+
+    Raises GanglineError and UsageError.
+    """
+    if files or profile is not None:
+        return judges(files, profile, None)
+    async with find_running(there, address) as found:
+        return judges(files, profile, found.running)
+
+
 @asynccontextmanager
 async def _forwarded(there: Reached) -> AsyncIterator[FoundScheduler]:
     """The scheduler whose pods kubectl reaches."""
@@ -58,11 +78,17 @@ async def _forwarded(there: Reached) -> AsyncIterator[FoundScheduler]:
     except GanglineError as error:
         yield FoundScheduler(None, _line(error))
         return
+
+    async def ask(where: str, address: str, mine: AsyncExitStack) -> Running:
+        get = await mine.enter_async_context(_asked(address, there.credentials))
+        try:
+            return Running(where, await _configuration(get), [get])
+        except ApiError as error:
+            raise not_given(where, error) from error
+
     with ended_in_order():
         async with AsyncExitStack() as stack:
-            async with asyncio.TaskGroup() as group:
-                asked = [group.create_task(_reach(*pod, there, stack)) for pod in pods]
-            yield _found([task.result() for task in asked])
+            yield _found(*(await reach_all(pods, there.connection, ask, stack, FORWARDING)))
 
 
 async def _at(address: str, get: Get) -> Running:
@@ -74,27 +100,14 @@ async def _at(address: str, get: Get) -> Running:
         raise ConfigError("--scheduler", address, str(error)) from error
 
 
-async def _reach(namespace: str, pod: str, there: Reached, stack: AsyncExitStack) -> tuple[Running | None, str]:
-    """What a pod tells, with its endpoint open on the stack; or None and why it tells nothing."""
-    where = f"the running scheduler {namespace}/{pod}"
-    try:
-        address = await stack.enter_async_context(forwarded(namespace, pod, there.connection, FORWARDING))
-        get = await stack.enter_async_context(_asked(address, there.credentials))
-        return Running(where, await _configuration(get), [get]), ""
-    except ApiError as error:
-        return None, _line(not_given(where, error))
-    except GanglineError as error:
-        return None, _line(error)
-
-
-def _found(answers: Sequence[tuple[Running | None, str]]) -> FoundScheduler:
+def _found(replicas: Sequence[Replica[Running]], refused: Sequence[GanglineError]) -> FoundScheduler:
     """All replicas that answer as one scheduler, and the first reason why one does not."""
-    refusal = next((why for _, why in answers if why), "")
-    there = [running for running, _ in answers if running is not None]
-    if not there:
+    refusal = _line(refused[0]) if refused else ""
+    if not replicas:
         return FoundScheduler(None, refusal)
-    endpoints = [get for running in there for get in running.endpoints]
-    return FoundScheduler(Running(there[0].where, there[0].configuration, endpoints), refusal)
+    first = replicas[0].answer
+    endpoints = [get for replica in replicas for get in replica.answer.endpoints]
+    return FoundScheduler(Running(first.where, first.configuration, endpoints), refusal)
 
 
 def _line(error: GanglineError) -> str:

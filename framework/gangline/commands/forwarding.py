@@ -14,14 +14,16 @@ import re
 import shutil
 import signal
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import msgspec
 
 from gangline.commands.options import Connection
 from gangline.commands.running import LABELS
-from gangline.errors import ConfigError, Forbidden
+from gangline.errors import ConfigError, Forbidden, GanglineError
 from gangline.kube.client import HttpClient
 from gangline.kube.resources import PODS, SUBJECT_ACCESS_REVIEWS
 from gangline.model import ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec
@@ -39,6 +41,8 @@ _FAREWELL = 2.0
 _LONGEST_COMPLAINT = 500
 """Bytes of kubectl's output that are passed on."""
 _FORWARDING = re.compile(rb"Forwarding from 127\.0\.0\.1:(\d+) -> ")
+
+T = TypeVar("T")
 
 
 class _Account(msgspec.Struct, rename="camel"):
@@ -110,6 +114,44 @@ async def forwarded(namespace: str, pod: str, connection: Connection, patience: 
         if reading is not None:
             reading.cancel()
         await _end(process)
+
+
+@dataclass(frozen=True, slots=True)
+class Replica(Generic[T]):
+    """A pod of the scheduler that has answered through kubectl."""
+
+    answer: T
+    stack: AsyncExitStack
+    """Closes the port, and all that was opened for the answer."""
+
+
+async def reach_all(
+    pods: Sequence[tuple[str, str]],
+    connection: Connection,
+    ask: Callable[[str, str, AsyncExitStack], Awaitable[T]],
+    stack: AsyncExitStack,
+    patience: float = PATIENCE,
+) -> tuple[list[Replica[T]], list[GanglineError]]:
+    """What pods, by namespace and name, answer, in their order; and the errors of those that do not.
+
+    All pods are asked at the same time. `ask` gets the name of a pod for messages, its address, and a stack for all
+    that it opens. The stack is closed with `stack`, if it was not closed before.
+    """
+
+    async def one(namespace: str, pod: str) -> Replica[T] | GanglineError:
+        mine = await stack.enter_async_context(AsyncExitStack())
+        try:
+            address = await mine.enter_async_context(forwarded(namespace, pod, connection, patience))
+            return Replica(await ask(f"the running scheduler {namespace}/{pod}", address, mine), mine)
+        except GanglineError as error:
+            await mine.aclose()
+            return error
+
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(one(*pod)) for pod in pods]
+    answers = [task.result() for task in asked]
+    there = [each for each in answers if isinstance(each, Replica)]
+    return there, [each for each in answers if isinstance(each, GanglineError)]
 
 
 async def _started(program: str, connection: Connection, words: Sequence[str]) -> Process:

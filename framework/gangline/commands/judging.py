@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
+import click
+
 from gangline.api.plugin import Clock
 from gangline.clock import SystemClock
 from gangline.config import SchedulerConfiguration
@@ -23,6 +25,7 @@ from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
 from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
+from gangline.state.topology import Topology
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +66,12 @@ async def judge(client: Client, configuration: SchedulerConfiguration, clock: Cl
         mine = [pod for pod in pending if pod.scheduler_name == runtime.name]
         groups |= _waiting(runtime, mine, clock)
     return Judged(cluster, runtimes, dict(sorted(groups.items(), key=lambda item: item[1].added)), pending)
+
+
+def check_level(topology: Topology, level: str) -> None:
+    """Raises UsageError if --level names no level of the topology of a listed cluster."""
+    if topology.find(level) is None:
+        raise click.UsageError(f"--level: {level!r} is no level of the topology; the levels are: {topology.names()}")
 
 
 async def _load_watched(

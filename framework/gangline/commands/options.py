@@ -43,6 +43,11 @@ class PodChoice:
         """The namespace to show, or "" for all; `default` is that of the context, "" if it has none."""
         return "" if self.everywhere else self.namespace or default or "default"
 
+    @property
+    def wider(self) -> str:
+        """The option by which more pods are shown, for messages."""
+        return "they have other labels than -l asks for" if self.everywhere else "-A: all namespaces"
+
     def shown(self, default: str) -> Shown:
         """The pods to show; `default` is that of `within`."""
         from gangline.overview.shown import Shown

@@ -6,10 +6,12 @@ something is printed: `gangline run`, which shares modules with commands that pr
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+import click
 import msgspec
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ _WIDE = 200
 _LONGEST = 10_000
 """Characters in a line that is not folded, at most."""
 
+_PADDING = re.compile(r" +(?=(\x1b\[0m)?$)")
+"""Spaces at the end of a line, also before the end of bold type: on a narrow terminal they would be folded."""
 _SHORTEST, _READABLE = 8, 16
 """The smallest widths, in characters, to which cells and reasons are folded."""
 _NARROW = 32
@@ -63,7 +67,7 @@ def drawn(draw: Callable[[Console], None], wide: bool = False) -> str:
         screen.width = _LONGEST
     with screen.capture() as kept:
         draw(screen)
-    return "".join(f"{line.rstrip()}\n" for line in kept.get().splitlines())
+    return "".join(f"{_PADDING.sub('', line)}\n" for line in kept.get().splitlines())
 
 
 def _value(value: Any) -> Any:
@@ -132,4 +136,4 @@ def claim_table(claims: Iterable[ClaimUse]) -> Table:
 
 def print_whole(shown: Table) -> None:
     """Print a table; if the output is no terminal, each row is one line, however long."""
-    sys.stdout.write(drawn(lambda screen: put(screen, shown)))
+    click.echo(drawn(lambda screen: put(screen, shown)), nl=False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -43,13 +44,16 @@ class _ServerVersion(msgspec.Struct, rename="camel"):
 
 
 @asynccontextmanager
-async def reached(connection: Connection) -> AsyncIterator[Reached]:
-    """A client of the API server for a block, in which ApiErrors that the user can act upon become ClusterErrors."""
+async def reached(connection: Connection, patience: float = PATIENCE) -> AsyncIterator[Reached]:
+    """A client of the API server for a block, in which ApiErrors that the user can act upon become ClusterErrors.
+
+    The API server has so many seconds for its first answer.
+    """
     credentials = credentials_of(connection)
     where = f"{context_of(credentials)} ({credentials.server})"
     with _explained(where, connection):
         async with HttpClient(credentials) as client:
-            yield Reached(client, credentials, where, await _version(client, where), connection)
+            yield Reached(client, credentials, where, await _version(client, where, patience), connection)
 
 
 @asynccontextmanager
@@ -69,15 +73,26 @@ def credentials_of(connection: Connection) -> Credentials:
     try:
         return auth.load(connection.kubeconfig, connection.context)
     except ConfigError as error:
-        where = f"context {connection.context}" if connection.context else "no API server is known"
-        advice = "name a kubeconfig with --kubeconfig or $KUBECONFIG, and one of its contexts with --context"
-        raise ClusterError(where, str(error), advice) from error
+        where = f"context {connection.context}" if connection.context else _UNKNOWN
+        raise ClusterError(where, str(error), f"{_NAME_ONE}, and one of its contexts with --context") from error
 
 
-async def _version(client: HttpClient, where: str) -> str:
+def component_credentials(kubeconfig: str | None) -> Credentials:
+    """The credentials of a command that has no --context, such as `gangline run`. Raises ClusterError."""
+    try:
+        return auth.load(kubeconfig)
+    except ConfigError as error:
+        raise ClusterError(_UNKNOWN, str(error), _NAME_ONE) from error
+
+
+_UNKNOWN = "no API server is known"
+_NAME_ONE = "name a kubeconfig with --kubeconfig or $KUBECONFIG"
+
+
+async def _version(client: HttpClient, where: str, patience: float) -> str:
     """The version of the API server; the first request of a command, which is not repeated."""
     try:
-        return msgspec.json.decode(await client.raw("/version", PATIENCE), type=_ServerVersion).git_version
+        return msgspec.json.decode(await client.raw("/version", patience), type=_ServerVersion).git_version
     except Forbidden:
         return ""
     except (NotFound, msgspec.MsgspecError) as error:
@@ -101,6 +116,10 @@ def _explained(where: str, connection: Connection) -> Iterator[None]:
         if error.status == 401:
             why = "the API server does not accept these credentials (401 Unauthorized)"
             raise ClusterError(where, why, "log in again, or choose another context with --context") from error
+        if untrusted := _untrusted(error):
+            why = f"the certificate of the API server is not trusted: {untrusted}"
+            advice = "correct certificate-authority in the kubeconfig, or choose another context with --context"
+            raise ClusterError(where, why, advice) from error
         if error.status == 0:
             advice = "check the network and the server of the kubeconfig, or choose another context with --context"
             raise ClusterError(where, f"no API server answers: {_reason(error)}", advice) from error
@@ -109,9 +128,15 @@ def _explained(where: str, connection: Connection) -> Iterator[None]:
         raise
 
 
+def _untrusted(error: ApiError) -> str:
+    """Why the certificate of the server is not trusted; "" if that is not why there is no answer."""
+    cause = getattr(error.__cause__, "certificate_error", None)
+    return cause.verify_message if isinstance(cause, ssl.SSLCertVerificationError) else ""
+
+
 def _reason(error: ApiError) -> str:
     """Why there is no answer: the error of the system or of TLS, without the words of aiohttp."""
-    cause = getattr(error.__cause__, "os_error", None) or getattr(error.__cause__, "certificate_error", None)
+    cause = getattr(error.__cause__, "os_error", None)
     if isinstance(cause, socket.gaierror) or not isinstance(cause, OSError):
         return str(cause or error)
     is_plain = cause.errno is not None and cause.errno > 0 and type(cause).__module__ == "builtins"

@@ -20,7 +20,7 @@ from gangline.commands.running import context_for, not_given, unreachable, url_o
 from gangline.errors import ApiError, ConfigError
 from gangline.kube.auth import Credentials
 from gangline.page.serving import PATH
-from gangline.process.hosts import for_this_machine
+from gangline.process.hosts import for_this_machine, is_from_elsewhere
 from gangline.process.listening import Listener
 
 _THERE = ("Accept", "Accept-Encoding", "Last-Event-ID")
@@ -53,10 +53,10 @@ class Upstream:
 
     @asynccontextmanager
     async def get(self, path: str, headers: dict[str, str]) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The answer to a request. Raises ApiError if there is none."""
+        """The answer to a request for a path, which begins with "/". Raises ApiError if there is none."""
         authorization = await self._credentials.authorization()
         given = {**headers, "Authorization": authorization} if authorization else headers
-        url = self._url.join(URL(path, encoded=True))
+        url = URL(f"{self._url.origin()}{path}", encoded=True)
         try:
             async with self._session.get(url, headers=given, ssl=self._context, allow_redirects=False) as answer:
                 yield answer
@@ -131,6 +131,10 @@ class Relay:
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
         if not self._is_known(request.cookies.get(self._cookie, "")):
             return _unknown()
+        if not request.raw_path.startswith("/"):  # the address of another server, to which no credentials may go
+            return web.Response(status=400, text="this server answers for no other one\n")
+        if request.path != PATH and is_from_elsewhere(request):
+            return web.Response(status=403, text="asked by a page of another site\n")
         headers = {name: request.headers[name] for name in _THERE if name in request.headers}
         response: web.StreamResponse | None = None
         try:

@@ -19,4 +19,4 @@ def show_remedies(found: Remedies | None, why_not: str | None, screen: Console) 
     for number, remedy in enumerate(found.remedies, 1):
         screen.print(f"  {number}. {remedy.sentence}", markup=False, highlight=False)
     if not found.is_complete:
-        screen.print("  There may be others: attempts or time ran out.")
+        screen.print("  The search was not finished: attempts or time ran out. There may be others.")

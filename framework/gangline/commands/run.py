@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -22,8 +23,8 @@ from gangline import config, failpoints
 from gangline.clock import SystemClock
 from gangline.commands import old_options, options, profiles
 from gangline.commands.feature_gates import EXPECTED_NODES, FEATURE_GATES
+from gangline.commands.reaching import component_credentials
 from gangline.deadline import GANG_SECONDS, POD_SECONDS
-from gangline.kube import auth
 from gangline.kube.client import HttpClient
 from gangline.kube.interface import Client
 from gangline.loop.scheduler import Options, Scheduler
@@ -31,7 +32,6 @@ from gangline.process import logs
 from gangline.process.beside import Beside
 from gangline.process.ending import LastResort
 from gangline.process.endpoints import Endpoints, Pages, add_process
-from gangline.process.guarding import Handler
 from gangline.process.leading import Elector
 from gangline.process.loops import LoopThread, across
 from gangline.process.memory import collect_rarely, keep_memory, settle_when
@@ -42,6 +42,9 @@ from gangline.process.tenure import Heartbeat, Tenure
 from gangline.profile.registry import Catalog
 from gangline.telemetry.exposition import Exposition
 from gangline.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from gangline.page.live import LivePage  # the page is loaded only if it is served
 
 log = logging.getLogger(__name__)
 
@@ -223,6 +226,8 @@ class RunProgram:
         self._clock = SystemClock()
         self._tenure = Tenure(self._clock)
         self._heartbeat = Heartbeat(self._clock, hang_limit)
+        self._stop_trying: Callable[[], None] = lambda: None
+        """Kills a process that tries changes for the page."""
 
     async def run(self, last_resort: LastResort) -> None:
         """Run until a signal; raises GanglineError if a part fails."""
@@ -231,7 +236,7 @@ class RunProgram:
         async with (
             LoopThread("beside", uvloop.new_event_loop) as thread,
             HttpClient(
-                auth.load(self._kubeconfig),
+                component_credentials(self._kubeconfig),
                 connections=self._options.concurrency + 64,
                 may_write=may_write,
                 on_written=self._options.writes.note,
@@ -240,7 +245,7 @@ class RunProgram:
             scheduler = Scheduler(self._configuration, client, self._clock, Catalog.discover(), self._options, metrics)
             self._tenure.hands_over = scheduler.hands_over
             beside = Beside(
-                lambda: auth.load(self._kubeconfig),
+                lambda: component_credentials(self._kubeconfig),
                 self._endpoints,
                 self._pages(scheduler, metrics),
                 lambda leases: self._elector(leases, metrics),
@@ -253,24 +258,25 @@ class RunProgram:
 
     def _pages(self, scheduler: Scheduler, metrics: Metrics) -> Pages:
         add_process(metrics.registry)
-        page, at_end = self._ui(scheduler)
+        page = self._ui(scheduler)
         return Pages(
             live={"deciding": self._heartbeat.complaint},
             ready={"informers": lambda: ", ".join(scheduler.unsynced()) or None},
             exposition=Exposition(metrics.registry, metrics.families),
-            guarded={**pages(lambda: scheduler.config, scheduler.decisions.of), **page},
-            at_end=at_end,
+            guarded={**pages(lambda: scheduler.config, scheduler.decisions.of), **(page.handlers if page else {})},
+            at_end=page.end if page else None,
         )
 
-    def _ui(self, scheduler: Scheduler) -> tuple[Mapping[str, Handler], Callable[[], None] | None]:
-        """The handlers of the page by their paths, and a function that ends their streams; None without the page."""
+    def _ui(self, scheduler: Scheduler) -> LivePage | None:
+        """The page, if it is served."""
         if not self._endpoints.ui:
-            return {}, None
+            return None
         from gangline.commands.trying_apart import TryingApart
         from gangline.page.live import live_page
 
         leads = self._tenure.holds if self._election.leader_elect else lambda: True
         trying = TryingApart(lambda: scheduler.config, self._kubeconfig)
+        self._stop_trying = trying.close
         return live_page(scheduler, self._clock, leads, scheduler.decisions.of, trying.of, asyncio.get_running_loop())
 
     def _elector(self, leases: Client, metrics: Metrics) -> Elector:
@@ -297,6 +303,7 @@ class RunProgram:
         stopping = asyncio.create_task(stop.wait())
         done, _ = await asyncio.wait((work, stopping), return_when=asyncio.FIRST_COMPLETED)
         last_resort.start()
+        self._stop_trying()
         if work in done:
             stopping.cancel()
             _raise_first(work)

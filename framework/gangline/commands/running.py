@@ -79,7 +79,7 @@ class Judges:
         return [profile.scheduler_name for profile in self.configuration.profiles]
 
 
-async def judges(client: Client, files: Sequence[str], profile: str | None, running: Running | None) -> Judges:
+def judges(files: Sequence[str], profile: str | None, running: Running | None) -> Judges:
     """The named files or profile, else the profiles of the running scheduler, else the installed profiles.
 
     Raises ConfigError and UsageError.

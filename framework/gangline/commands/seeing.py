@@ -30,6 +30,12 @@ class SeenCluster:
     """The running scheduler; None if it was not found, or not looked for."""
 
 
+def point_out_emptiness(nodes: int, where: str) -> None:
+    """Write a line to standard error if a listed cluster has no nodes."""
+    if not nodes:
+        click.echo(f"{where}: the cluster has no nodes; add nodes, or choose another context with --context", err=True)
+
+
 async def see(
     there: Reached, configuration: SchedulerConfiguration, scheduler: str | None = None, ask: bool = False
 ) -> SeenCluster:
@@ -43,9 +49,7 @@ async def see(
         async with find_running(there, scheduler) as found:
             running = found.running
     cluster, pending = await load_live(there.client, with_groups=True)
-    if not cluster.nodes.size:
-        advice = "add nodes, or choose another context with --context"
-        click.echo(f"{there.where}: the cluster has no nodes; {advice}", err=True)
+    point_out_emptiness(cluster.nodes.size, there.where)
     runtimes = list(judging_runtimes(configuration, cluster).values())
     grouping = first_grouping(runtimes) or runtimes[0]
     return SeenCluster(cluster, pending, grouping.topology, running)

@@ -14,7 +14,7 @@ from gangline import config
 from gangline.api.plugin import Clock
 from gangline.clock import SystemClock
 from gangline.commands import options
-from gangline.commands.finding import find_running
+from gangline.commands.finding import find_judges
 from gangline.commands.judging import judge
 from gangline.commands.options import Connection
 from gangline.commands.reaching import reached
@@ -53,8 +53,7 @@ async def take_live(
 ) -> tuple[Snapshot, str]:
     """The cluster as it is now, and its context. Raises ApiError and ConfigError."""
     async with reached(connection) as there:
-        async with find_running(there, scheduler) as found:
-            by = await judges(there.client, files, profile, found.running)
+        by = await find_judges(there, files, profile, scheduler)
         return await take(there.client, by), there.where
 
 
@@ -98,4 +97,4 @@ async def recorded(file: Path, files: Sequence[str], profile: str | None) -> tup
     taken = read(file)
     running = Running(f"{file}, from {taken.source}", config.load(taken.configuration, str(file)))
     client = RecordedClient(taken, str(file))
-    return client, await judges(client, files, profile, running), SnapshotClock(taken.taken_at)
+    return client, judges(files, profile, running), SnapshotClock(taken.taken_at)

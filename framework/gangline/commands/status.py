@@ -56,7 +56,7 @@ def status(
                 serves = seen.running.serves if seen.running is not None else None
                 found = overview(seen.cluster, seen.pending, seen.topology, serves, scope.shown(default))
                 most = sys.maxsize if output == "wide" else _MOST_WAITING
-                return told(found, output, _names(found), lambda screen: show(found, screen, most))
+                return told(found, output, _names(found), lambda screen: show(found, screen, most, scope.wider))
 
             await once_or_follow(there.client, look, watches, output)
 
@@ -69,8 +69,8 @@ def _names(found: Overview) -> Iterator[str]:
     yield from (f"pod/{pod.pod.partition('/')[2]}" for pod in found.waiting)
 
 
-def show(found: Overview, screen: Console, most: int = _MOST_WAITING) -> None:
-    """Print an overview as tables with at most so many waiting pods and claims."""
+def show(found: Overview, screen: Console, most: int = _MOST_WAITING, wider: str = "") -> None:
+    """Print an overview as tables with at most so many waiting pods and claims; `wider` says how to be shown more."""
     gpus = found.gpus
     screen.print(
         f"{gpus.used} of {gpus.total} GPUs on {many(gpus.nodes, 'node')} in use: utilization {gpus.utilization:.0%}, "
@@ -96,7 +96,7 @@ def show(found: Overview, screen: Console, most: int = _MOST_WAITING) -> None:
         put(screen, pods)
         if len(found.waiting) > most:
             screen.print(f"and {len(found.waiting) - most} more: -o wide shows all")
-    _show_rest(found, screen)
+    _show_rest(found, screen, wider)
     if found.serves is None and (found.waiting or any(gang.waiting for gang in found.gangs)):
         screen.print()
         screen.print(
@@ -121,7 +121,7 @@ def _show_gangs(found: Overview, screen: Console) -> None:
             screen.print(f"reserved: {room} for {gang.name} since {kept.since}, until {kept.until} at most")
 
 
-def _show_rest(found: Overview, screen: Console) -> None:
+def _show_rest(found: Overview, screen: Console, wider: str) -> None:
     """Print how many gangs and waiting pods are not shown."""
     rest = found.not_shown
     if rest is None:
@@ -130,7 +130,7 @@ def _show_rest(found: Overview, screen: Console) -> None:
     if not found.gangs and not found.waiting:
         lines.append("there is no gang and no waiting pod to show")
     if hidden := [many(n, what) for n, what in ((rest.gangs, "gang"), (rest.waiting, "waiting pod")) if n]:
-        lines.append(f"not shown: {' and '.join(hidden)} (-A: all namespaces)")
+        lines.append(f"not shown: {' and '.join(hidden)}{f' ({wider})' if wider else ''}")
     for line in ["", *lines] if lines else []:
         screen.print(line)
 

@@ -1,7 +1,10 @@
 """Has changes tried for the units that viewers of the page ask about, in a process beside the scheduler.
 
 Rules
-- One process at a time. An answer is kept for `KEEP` seconds, for all viewers, and nobody waits for a kept answer.
+- One process at a time, and for a share of the time: see `trying_budget`. The process of a viewer who has gone is
+  killed.
+- An answer is kept for `KEEP` seconds, and nobody waits or pays for a kept answer. It does not depend on who asks; who
+  may see which part of it is decided anew for each viewer (`remedies.showing`).
 - The process lists the cluster with the scheduler's credentials. It shares nothing with the scheduler, so neither
   trying changes nor a fault in it concerns the scheduler's columns.
 - The scheduler keeps its memory: the process gets a part of what is left of the container's limit, or is not started.
@@ -13,21 +16,21 @@ import asyncio
 import logging
 import signal
 import sys
-import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
-from subprocess import DEVNULL, PIPE, Popen
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from gangline import config
+from gangline.commands.trying_budget import TryingBudgets
+from gangline.commands.trying_lines import TryingAnswer, TryingRequest, put_together
+from gangline.commands.trying_process import MOST_BYTES, Printed, PrintsTooMuch, Process
 from gangline.config import SchedulerConfiguration
-from gangline.errors import GanglineError
+from gangline.errors import AskLater, GanglineError
 from gangline.process.memory import memory_left
 
 if TYPE_CHECKING:  # loaded with the first answer
@@ -36,52 +39,27 @@ if TYPE_CHECKING:  # loaded with the first answer
 log = logging.getLogger(__name__)
 
 SECONDS = 20
-"""Seconds that a process has."""
+"""Seconds that a process has, at most."""
 PATIENCE = 25.0
 """Seconds for which a viewer waits, the questions before included; a listener cuts a request off after 30."""
+IN_LINE = 0.6
+"""The part of this time that a viewer waits for others; the rest is for the viewer's own process."""
 KEEP = 30.0
 MOST_KEPT = 64
-MOST_BYTES, MOST_BYTES_KEPT = 8 * 1024 * 1024, 32 * 1024 * 1024
-"""Bytes of one answer, and of all answers that are kept; an answer about a whole cluster names each of its pods."""
+MOST_BYTES_KEPT = 32 * 1024 * 1024
+"""Bytes of all answers that are kept."""
 MOST_WAITING = 8
 """Viewers that wait at a time."""
 LEAST_MEMORY, MOST_MEMORY = 192 * 1024 * 1024, 4 * 1024 * 1024 * 1024
 """Bytes; with fewer left than the least the process is not started."""
 PART = 0.75
 """The part of the memory left that the process may take."""
-
-
-class TryingRequest(msgspec.Struct, frozen=True):
-    """A question."""
-
-    unit: str
-    """The identity of a unit: the key of its group, or the UID of its pod."""
-    configuration: str
-    """The profiles that judge, as YAML."""
-    kubeconfig: str | None
-    seconds: int
-    """After which the process ends."""
-    memory: int
-    """Bytes that the process may take, those included that it has when it reads this."""
-
-
-class TryingAnswer(msgspec.Struct, frozen=True):
-    """The answer to it."""
-
-    found: msgspec.Raw = msgspec.Raw(b"null")
-    """Remedies, or null if the unit waits no longer, or if there is a fault."""
-    fault: str = ""
-    """Why there is no answer, in words for viewers."""
-    detail: str = ""
-    """More of the fault, for the log."""
+PAUSE = 5
+"""Seconds after which to ask again, if too many ask at a time."""
 
 
 class TryingFailed(GanglineError):
     """Changes could not be tried."""
-
-
-class _TooMuch(Exception):
-    """A process prints more than `MOST_BYTES`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +72,7 @@ class _KeptAnswer:
 
 
 class TryingApart:
-    """Asked in one event loop."""
+    """Asked in one event loop; `close` may be called in any thread."""
 
     def __init__(
         self,
@@ -112,137 +90,117 @@ class TryingApart:
         self._command = command
         self._left = left
         self._monotonic = monotonic
+        self._budgets = TryingBudgets(monotonic)
         self._room = asyncio.Lock()
         self._waiting = 0
         self._kept: OrderedDict[str, _KeptAnswer] = OrderedDict()
+        self._process: Process | None = None
+        self._is_closed = False
 
-    async def of(self, unit: str) -> ShownRemedies | None:
-        """What would let a unit start; None if the unit waits no longer. Raises TryingFailed."""
+    async def of(self, unit: str, viewer: str) -> ShownRemedies | None:
+        """What would let a unit start; None if the unit waits no longer. Raises TryingFailed and AskLater.
+
+        If this is cancelled, because the viewer has gone, no process runs for the viewer any longer.
+        """
         if (kept := self._known(unit)) is not None:
             return kept.shown
-        if self._waiting >= MOST_WAITING:
-            raise TryingFailed("too many questions are asked at a time")
-        self._waiting += 1
-        try:
-            async with asyncio.timeout(self._patience), self._room:
-                return (self._known(unit) or await self._asked(unit)).shown
-        except TimeoutError:
-            raise TryingFailed(f"there is no answer within {self._patience:g} s") from None
-        finally:
-            self._waiting -= 1
+        self._check(viewer)
+        until = asyncio.get_running_loop().time() + self._patience
+        async with self._place(until - (1 - IN_LINE) * self._patience):
+            if (kept := self._known(unit)) is not None:
+                return kept.shown
+            self._check(viewer)
+            return (await self._asked(unit, viewer, until)).shown
+
+    def close(self) -> None:
+        """Kill the process that runs, and start no other one: the scheduler ends."""
+        self._is_closed = True
+        if (process := self._process) is not None:
+            process.end()
 
     def _known(self, unit: str) -> _KeptAnswer | None:
         kept = self._kept.get(unit)
         return kept if kept is not None and kept.until > self._monotonic() else None
 
-    async def _asked(self, unit: str) -> _KeptAnswer:
+    def _check(self, viewer: str) -> None:
+        """Raises TryingFailed or AskLater if no process may be started for a viewer."""
+        if self._is_closed:
+            raise TryingFailed("the scheduler ends")
+        self._budgets.check(viewer)
+
+    @asynccontextmanager
+    async def _place(self, until: float) -> AsyncIterator[None]:
+        """A block in which no other question is answered. Raises AskLater if it does not begin until then."""
+        if self._waiting >= MOST_WAITING:
+            raise AskLater("too many questions are asked at a time", PAUSE)
+        self._waiting += 1
+        try:
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._room.acquire()
+            except TimeoutError:
+                raise AskLater("the questions of others take long", PAUSE) from None
+            try:
+                yield
+            finally:
+                self._room.release()
+        finally:
+            self._waiting -= 1
+
+    async def _asked(self, unit: str, viewer: str, until: float) -> _KeptAnswer:
         left = self._left()
         memory = MOST_MEMORY if left is None else min(MOST_MEMORY, int(PART * left))
         if memory < LEAST_MEMORY:
             raise TryingFailed("the scheduler has too little memory left to try changes")
         profiles = msgspec.structs.replace(self._configuration(), extenders=())
         request = TryingRequest(unit, config.show(profiles), self._kubeconfig, SECONDS, memory)
-        answer, found = await self._answer(msgspec.json.encode(request))
+        began = self._monotonic()
+        try:
+            answer = await self._answer(msgspec.json.encode(request), until)
+        finally:
+            self._budgets.pay(viewer, self._monotonic() - began)
+        if self._is_closed:
+            raise TryingFailed("the scheduler ends")
         if answer.fault:
-            log.warning("changes for %s cannot be tried: %s: %s", unit, answer.fault, answer.detail)
-            raise TryingFailed(answer.fault)
-        kept = self._kept[unit] = _KeptAnswer(self._monotonic() + KEEP, len(answer.found), found)
+            log.warning("changes for %r cannot be tried to the end: %s: %s", unit, answer.fault, answer.detail)
+            if answer.found is None or not answer.found.remedies:
+                raise TryingFailed(answer.fault)
+        return self._keep(unit, answer)
+
+    async def _answer(self, request: bytes, until: float) -> TryingAnswer:
+        """The answer of a process, with a fault if it is not whole."""
+        process = self._process = Process(self._command, request)
+        if self._is_closed:  # `close` has not seen this process
+            process.end()
+        try:
+            printed = await process.printed(max(0.0, until - asyncio.get_running_loop().time()))
+        except OSError as error:  # too many processes, for example
+            return TryingAnswer(fault="no process can be started to try changes", detail=str(error))
+        except PrintsTooMuch:
+            return TryingAnswer(fault="the answer is too long", detail=f"more than {MOST_BYTES} bytes")
+        finally:
+            self._process = None
+        return _judged(printed)
+
+    def _keep(self, unit: str, answer: TryingAnswer) -> _KeptAnswer:
+        from gangline.remedies.showing import ShownRemedies
+
+        shown = ShownRemedies(answer.found) if answer.found is not None else None
+        kept = self._kept[unit] = _KeptAnswer(self._monotonic() + KEEP, answer.size, shown)
         self._kept.move_to_end(unit)
         while len(self._kept) > MOST_KEPT or sum(each.size for each in self._kept.values()) > MOST_BYTES_KEPT:
             self._kept.popitem(last=False)
         return kept
 
-    async def _answer(self, request: bytes) -> tuple[TryingAnswer, ShownRemedies | None]:
-        """The answer of a process, and what it has found."""
-        try:
-            said, status = await self._said(request)
-        except OSError as error:  # too many processes, for example
-            return TryingAnswer(fault="no process can be started to try changes", detail=str(error)), None
-        except _TooMuch:
-            return TryingAnswer(fault="the answer is too long", detail=f"more than {MOST_BYTES} bytes"), None
-        try:
-            answer = msgspec.json.decode(said, type=TryingAnswer)
-            return answer, shown(answer.found)
-        except msgspec.DecodeError as error:
-            is_late = status == -signal.SIGALRM
-            fault = f"changes cannot be tried in {SECONDS} s" if is_late else "trying changes has failed"
-            return TryingAnswer(fault=fault, detail=f"exit status {status}: {error}"), None
 
-    async def _said(self, request: bytes) -> tuple[bytes, int]:
-        """What a process prints, and its exit status. Raises OSError and _TooMuch."""
-        answered: asyncio.Future[tuple[bytes, int]] = asyncio.get_running_loop().create_future()
-        process = _Process(self._command, request)
-        threading.Thread(target=process.run, args=(answered,), name="trying changes", daemon=True).start()
-        try:
-            return await asyncio.shield(answered)
-        except asyncio.CancelledError:
-            process.end()
-            with suppress(OSError, _TooMuch):
-                await answered  # so that the next process is started after the end of this one
-            raise
-
-
-class _Process:
-    """A process that is asked once, in a thread.
-
-    Python's own module starts a process without a copy of the scheduler's page tables (vfork). uvloop copies the page
-    tables, which held up a process of 4 GB for 0.16 s (this way: 2 ms).
-    """
-
-    def __init__(self, command: Sequence[str], request: bytes) -> None:
-        self._command = command
-        self._request = request
-        self._lock = threading.Lock()
-        self._started: Popen[bytes] | None = None
-        self._is_over = False
-
-    def run(self, answered: asyncio.Future[tuple[bytes, int]]) -> None:
-        """Start the process, and settle `answered` in its event loop when the process has ended."""
-        try:
-            settle = partial(_settle, answered, self._asked())
-        except Exception as error:
-            settle = partial(_settle, answered, error)
-        with suppress(RuntimeError):  # the loop has been closed meanwhile
-            answered.get_loop().call_soon_threadsafe(settle)
-
-    def end(self) -> None:
-        """Kill the process if it has not ended."""
-        with self._lock:
-            self._is_over = True
-            if self._started is not None:
-                self._started.kill()
-
-    def _asked(self) -> tuple[bytes, int]:
-        with Popen(self._command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL) as process:
-            asked, printed = process.stdin, process.stdout
-            assert asked is not None and printed is not None, "both are pipes"
-            with self._lock:
-                self._started = process
-                if self._is_over:
-                    process.kill()
-            with suppress(BrokenPipeError):  # the process has ended already
-                asked.write(self._request)  # the process reads all of it before it prints
-                asked.close()
-            said = printed.read(MOST_BYTES + 1)
-            if len(said) > MOST_BYTES:
-                process.kill()
-                raise _TooMuch
-            return said, process.wait()
-
-
-def _settle(answered: asyncio.Future[tuple[bytes, int]], outcome: tuple[bytes, int] | Exception) -> None:
-    if answered.done():  # its loop ends
-        return
-    if isinstance(outcome, Exception):
-        answered.set_exception(outcome)
-    else:
-        answered.set_result(outcome)
-
-
-def shown(found: bytes | msgspec.Raw) -> ShownRemedies | None:
-    """What a process has found."""
-    from gangline.remedies import Remedies
-    from gangline.remedies.showing import ShownRemedies
-
-    remedies = msgspec.json.decode(found, type=Remedies | None)
-    return ShownRemedies(remedies) if remedies is not None else None
+def _judged(printed: Printed) -> TryingAnswer:
+    """What a process has printed, with a fault if it is not all that the process wanted to print."""
+    try:
+        answer = put_together(printed.said)
+    except msgspec.DecodeError as error:
+        return TryingAnswer(fault="trying changes has failed", detail=f"exit status {printed.status}: {error}")
+    if answer.is_whole or answer.fault:
+        return answer
+    is_late = printed.is_late or printed.status == -signal.SIGALRM
+    fault = "no change was found in the time that there is" if is_late else "trying changes has failed"
+    return replace(answer, fault=fault, detail=f"exit status {printed.status}")

@@ -11,11 +11,11 @@ from contextlib import AsyncExitStack, suppress
 import click
 
 from gangline.commands import options
-from gangline.commands.forwarding import forwarded, pods_of_scheduler
+from gangline.commands.forwarding import pods_of_scheduler, reach_all
 from gangline.commands.options import Connection
 from gangline.commands.reaching import credentials_of, reached
 from gangline.commands.relaying import Relay, Upstream
-from gangline.errors import GanglineError
+from gangline.errors import ConfigError
 from gangline.kube.auth import Credentials
 
 
@@ -61,7 +61,10 @@ async def _upstream(scheduler: str | None, connection: Connection, stack: AsyncE
         await upstream.check()
         return upstream
     async with reached(connection) as there:
-        pods = await pods_of_scheduler(there.client)
+        try:
+            pods = await pods_of_scheduler(there.client)
+        except ConfigError as error:
+            raise ConfigError(there.where, error.path, error.why) from error
     return await leader_among(pods, connection, there.credentials, stack)
 
 
@@ -69,23 +72,20 @@ async def leader_among(
     pods: Sequence[tuple[str, str]], connection: Connection, credentials: Credentials, stack: AsyncExitStack
 ) -> Upstream:
     """The leader among pods, by namespace and name, else one that serves the page. Raises GanglineError."""
-    found: list[Upstream] = []
-    refused: GanglineError | None = None
-    for namespace, pod in pods:
-        try:
-            address = await stack.enter_async_context(forwarded(namespace, pod, connection))
-            upstream = await _open(address, credentials, stack)
-            await upstream.check()
-            leads = await upstream.leads()
-        except GanglineError as error:
-            refused = error
-            continue
-        if leads:
-            return upstream
-        found.append(upstream)
-    if not found and refused is not None:
-        raise refused
-    return found[0]
+
+    async def ask(where: str, address: str, mine: AsyncExitStack) -> tuple[Upstream, bool]:
+        upstream = await _open(address, credentials, mine)
+        await upstream.check()
+        return upstream, await upstream.leads()
+
+    replicas, refused = await reach_all(pods, connection, ask, stack)
+    if not replicas:
+        raise refused[0]
+    chosen = next((each for each in replicas if each.answer[1]), replicas[0])
+    for other in replicas:
+        if other is not chosen:
+            await other.stack.aclose()
+    return chosen.answer[0]
 
 
 async def _open(address: str, credentials: Credentials, stack: AsyncExitStack) -> Upstream:

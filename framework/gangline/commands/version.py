@@ -41,7 +41,10 @@ def version(connection: Connection, only_client: bool, output: str) -> None:
             found = asyncio.run(_of_cluster(connection, found.client))
         except ClusterError as error:
             failure = error
-    click.echo(_text(found, only_client) if output == "text" else told(found, output, (), lambda _: None), nl=False)
+    click.echo(
+        _text(found, only_client, failure is None) if output == "text" else told(found, output, (), lambda _: None),
+        nl=False,
+    )
     if failure is not None:
         raise failure
 
@@ -60,11 +63,12 @@ async def _scheduler(client: Client) -> str:
     return ", ".join(sorted({(each.metadata.labels or {}).get(LABEL, "") for each in maps} - {""}))
 
 
-def _text(found: Versions, only_client: bool) -> str:
+def _text(found: Versions, only_client: bool, was_asked: bool) -> str:
     if only_client:
         return f"Client Version: {found.client}\n"
+    unknown = "not known: no scheduler of the chart was found" if was_asked else "not known"
     return (
         f"Client Version: {found.client}\n"
         f"Server Version: {found.server or 'not known'}\n"
-        f"Scheduler Version: {found.scheduler or 'not known: no scheduler of the chart was found'}\n"
+        f"Scheduler Version: {found.scheduler or unknown}\n"
     )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import stat
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, cast
 
@@ -66,7 +69,37 @@ async def once_or_follow(client: Client, look: Look, watches: bool, form: str) -
         click.echo(text, nl=False)
         sys.stdout.flush()
 
-    await follow(client, look, write)
+    await _while_read(follow(client, look, write))
+
+
+async def _while_read(work: Coroutine[Any, Any, None]) -> None:
+    """Do the work; raises BrokenPipeError, as a write does, when standard output is a pipe that nobody reads."""
+    task, is_unread = asyncio.ensure_future(work), asyncio.Event()
+    pipe = _pipe()
+    if pipe is not None:
+        # The end for writing is "readable" only on an error.
+        asyncio.get_running_loop().add_reader(pipe, is_unread.set)
+    unread = asyncio.ensure_future(is_unread.wait())
+    try:
+        await asyncio.wait((task, unread), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if pipe is not None:
+            asyncio.get_running_loop().remove_reader(pipe)
+        for each in (task, unread):
+            each.cancel()
+        await asyncio.wait((task, unread))
+    if not task.cancelled():
+        task.result()
+    raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
+def _pipe() -> int | None:
+    """The descriptor of standard output if it is a pipe."""
+    try:
+        number = sys.stdout.fileno()
+    except (OSError, ValueError):  # a test, or an output that was closed
+        return None
+    return number if stat.S_ISFIFO(os.fstat(number).st_mode) else None
 
 
 async def _version(client: Client, resource: Resource[Any]) -> str:

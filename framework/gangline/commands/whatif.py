@@ -18,13 +18,14 @@ from gangline.clock import SystemClock
 from gangline.commands import options
 from gangline.commands.answering import gang_of, remedies_of
 from gangline.commands.draining import Drain, drain
-from gangline.commands.finding import find_running
-from gangline.commands.judging import judge
+from gangline.commands.finding import find_judges
+from gangline.commands.judging import Judged, check_level, judge
 from gangline.commands.options import Connection
 from gangline.commands.output import put, table, told
 from gangline.commands.reaching import reached
 from gangline.commands.remedying import show_remedies
-from gangline.commands.running import Judges, judges
+from gangline.commands.running import Judges
+from gangline.commands.seeing import point_out_emptiness
 from gangline.commands.snapshot import recorded
 from gangline.commands.supposing import SupposedGang, parse_gang, suppose
 from gangline.errors import ConfigError
@@ -130,28 +131,29 @@ async def _found(gang: SupposedGang | None, nodes: Sequence[str], asked: WhatIfO
     """The answer of a snapshot or of the cluster."""
     if asked.snapshot is not None:
         recording, by, clock = await recorded(Path(asked.snapshot), asked.files, asked.profile)
-        return await _answer(recording, gang, nodes, by, clock)
+        return await _answer(recording, asked.snapshot, gang, nodes, by, clock)
     async with reached(asked.connection) as there:
-        async with find_running(there, asked.scheduler) as found:
-            by = await judges(there.client, asked.files, asked.profile, found.running)
-        return await _answer(there.client, gang, nodes, by, SystemClock())
+        by = await find_judges(there, asked.files, asked.profile, asked.scheduler)
+        return await _answer(there.client, there.where, gang, nodes, by, SystemClock())
 
 
 async def _answer(
-    client: Client, gang: SupposedGang | None, nodes: Sequence[str], by: Judges, clock: Clock
+    client: Client, where: str, gang: SupposedGang | None, nodes: Sequence[str], by: Judges, clock: Clock
 ) -> Supposition | Drain:
-    if gang is not None:
-        return await ask(client, gang, by, clock)
-    return drain(await judge(client, by.configuration, clock), nodes)
-
-
-async def ask(client: Client, gang: SupposedGang, by: Judges, clock: Clock) -> Supposition:
-    """Look at the cluster once; nothing is changed. Raises ApiError and ConfigError."""
+    """Look at the cluster once; nothing is changed. Raises ApiError, ConfigError and UsageError."""
     judged = await judge(client, by.configuration, clock)
+    point_out_emptiness(judged.cluster.nodes.size, where)
+    return ask(judged, gang, by, clock) if gang is not None else drain(judged, nodes)
+
+
+def ask(judged: Judged, gang: SupposedGang, by: Judges, clock: Clock) -> Supposition:
+    """What would become of the gang on the listed cluster. Raises ConfigError and UsageError."""
     runtimes = [judged.runtimes[by.profile]] if by.profile else list(judged.runtimes.values())
     runtime = first_grouping(runtimes)
     if runtime is None:
         raise ConfigError("", by.source, "no profile places the pods of a gang together: enable GangPermit in one")
+    if gang.level and judged.cluster.nodes.size:
+        check_level(runtime.topology, gang.level)
     judged, first = suppose(gang, judged, runtime, clock)
     remedies = remedies_of(judged, runtime, first, clock)
     report = gang_of(judged, runtime, first, clock)

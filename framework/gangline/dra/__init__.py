@@ -26,8 +26,8 @@ The way from objects to an allocation:
 8. `results` writes the allocation: devices, configuration of classes and claim, node selector.
 
 Nothing here does I/O. `allocator` puts the parts together for one question, `questions` keeps the answers to a question
-for all nodes, and `live` passes changes of objects on to the table and the usage. While slices arrive, `preparing`
-makes what the first questions would have to make.
+for all nodes, `kept` passes changes of objects on to the table and the usage, and `live` has the questions, each with a
+deadline. While slices arrive, `preparing` makes what the first questions would have to make.
 """
 
 from gangline.dra.allocator import Allocator, NodeVerdict, PodAllocator

@@ -91,13 +91,13 @@ class Allocator:
         self._share_id = share_id
         self._solver = solver if solver is not None else Solver()
         self.properties = selectors.properties
-        self.losses = Losses(standing, selectors.properties)
+        self.losses = Losses(standing, selectors.properties, selectors.check)
         self.units = Units(standing, self.losses)
         self._layout = DeviceLayout(standing)
-        self._counter_room = CounterRoom(standing, selectors.properties)
+        self._counter_room = CounterRoom(standing, selectors.properties, selectors.check)
 
     def within(self, deadline: Deadline) -> AbstractContextManager[None]:
-        """A block in which selectors that take longer raise DeadlineExceeded; their verdicts so far are kept."""
+        """A block in which answers that take longer raise DeadlineExceeded; what was worked out so far is kept."""
         return self._selectors.within(deadline)
 
     def ask(self, claims: Sequence[ResourceClaim]) -> PodAllocator:
@@ -157,6 +157,10 @@ class PodAllocator:
         for number in range(len(self._candidates.alternatives)):
             self._candidates.flags(number)
         _ = self._candidates.standing.states
+
+    def check(self) -> None:
+        """Raise DeadlineExceeded if the time of the question has passed: see `Allocator.within`."""
+        self._candidates.check()
 
     @property
     def least(self) -> int:
@@ -235,6 +239,7 @@ class PodAllocator:
         places = np.flatnonzero(firsts < 0)
         where = dict(zip(nodes[places].tolist(), places.tolist(), strict=True))
         for group in self.alike(nodes[places]):
+            self.check()
             found = self._found(group[0])
             if not isinstance(found, NodeVerdict):
                 given = dict.fromkeys(number for _, number, _ in found[2].given)
@@ -359,13 +364,10 @@ class PodAllocator:
         if answer.culprit is None:
             return NodeVerdict()
         number, position = answer.culprit
+        if answer.ending is Ending.FAILED:
+            return NodeVerdict(error=self._candidates.complaint(number, rows[position]))
         alternative = self._candidates.alternatives[number]
         claim = self._ask.named(alternative.claim)
-        if answer.ending is Ending.FAILED:
-            failed, why = self._candidates.failure(number, rows[position])
-            of_class = len(alternative.device_class.spec.selectors)
-            of = f"class {alternative.device_class.metadata.name}" if failed < of_class else claim
-            return NodeVerdict(error=f"{of}: selector #{failed if failed < of_class else failed - of_class}: {why}")
         device = "/".join(self._candidates.table.ids[rows[position]])
         why = f"cannot add device {device} because a claim constraint would not be satisfied"
         return NodeVerdict(error=f"{claim}, request {alternative.name}: {why}")

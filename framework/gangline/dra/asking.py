@@ -24,6 +24,8 @@ MOST_DEVICES = 32
 _MOST_ENTRIES = 32
 """Requests, constraints or configurations of a claim, and selectors of a request; the API takes no more."""
 _MOST_ALTERNATIVES = 8
+_MOST_IN_ALL = 512
+"""Alternatives of all requests of all claims of a pod together: two claims may have as many as the API takes."""
 _MOST_TOLERATIONS = 16
 
 
@@ -112,6 +114,7 @@ def read(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]) ->
         check_count(f"{path}.requests", devices.requests, _MOST_ENTRIES)
         check_count(f"{path}.constraints", devices.constraints, _MOST_ENTRIES)
         check_count(f"{path}.config", devices.config, _MOST_ENTRIES)
+    _check_alternatives(claims)
     return Ask(
         tuple(claims),
         tuple(_requests(number, claim, classes) for number, claim in enumerate(claims)),
@@ -120,6 +123,15 @@ def read(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]) ->
             for claim in claims
         ),
     )
+
+
+def _check_alternatives(claims: Sequence[ResourceClaim]) -> None:
+    """Raise InvalidObject if the claims together have more alternatives than are read: each looks at all devices."""
+    asked = [request for claim in claims for request in claim.spec.devices.requests]
+    number = sum(max(1, len(request.first_available)) for request in asked)
+    if number > _MOST_IN_ALL:
+        text = f"the claims ask for {number} alternatives together, and at most {_MOST_IN_ALL} are read"
+        raise InvalidObject("spec.resourceClaims", None, text)
 
 
 def _path(claim: ResourceClaim) -> str:

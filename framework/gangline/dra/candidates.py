@@ -48,7 +48,9 @@ class Candidates:
         ]
         self.kind_of = [alike.setdefault(key, len(alike)) for key in keys]
         """By alternative: the number of its kind. Alternatives of one kind may be given the same devices."""
-        self._of_kind = [self.alternatives[self.kind_of.index(kind)] for kind in range(len(alike))]
+        self.firsts = [self.kind_of.index(kind) for kind in range(len(alike))]
+        """By kind: the number of its first alternative."""
+        self._of_kind = [self.alternatives[first] for first in self.firsts]
         self._consumption: list[dict[int, _Consumption | None]] = [{} for _ in alike]
         """By kind and code of capacities: what a share of the device consumes; None if the device cannot give it."""
         self._columns = [self._column(kind) for kind in range(len(alike))]
@@ -71,6 +73,10 @@ class Candidates:
     def nbytes(self) -> int:
         """Bytes of the columns."""
         return sum(column.nbytes for column in self._columns)
+
+    def check(self) -> None:
+        """Raise DeadlineExceeded if the time of the question has passed: see `Selectors.within`."""
+        self._selectors.check()
 
     def _evaluate(self, kind: int, rows: RowNumbers) -> Flags:
         alternative = self._of_kind[kind]
@@ -108,7 +114,16 @@ class Candidates:
         codes, first = kinds([self.properties.capacities.codes[rows], self.standing.consumed[rows]])
         return np.array([self.suffices(number, row) for row in rows[first].tolist()], dtype=np.bool_)[codes]
 
-    def failure(self, number: int, row: int) -> tuple[int, str]:
+    def complaint(self, number: int, row: int) -> str:
+        """The message that says which selector of an alternative fails for the device in this row, and why."""
+        alternative = self.alternatives[number]
+        failed, why = self._failure(number, row)
+        of_class = len(alternative.device_class.spec.selectors)
+        if failed < of_class:
+            return f"class {alternative.device_class.metadata.name}: selector #{failed}: {why}"
+        return f"{self.ask.named(alternative.claim)}: selector #{failed - of_class}: {why}"
+
+    def _failure(self, number: int, row: int) -> tuple[int, str]:
         """The number of the first selector of an alternative that fails for the device in this row, and why."""
         expressions = self.alternatives[number].expressions
         verdicts = [int(self._selectors.verdicts_on((each,), np.array([row]))[0]) for each in expressions]

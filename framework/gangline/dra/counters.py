@@ -6,7 +6,7 @@ and of which as much is left, share the verdicts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,11 +37,15 @@ _PoolState = tuple[bytes, tuple[tuple[tuple[str, str], int], ...]]
 class CounterRoom:
     """The devices whose counters suffice. Only nodes for whose devices something has changed are looked at again."""
 
-    def __init__(self, standing: Standing, properties: Properties) -> None:
+    def __init__(self, standing: Standing, properties: Properties, check: Callable[[], None] = lambda: None) -> None:
+        """`check` raises DeadlineExceeded when the time of a question has passed."""
         self._standing = standing
         self._table = standing.table
         self._properties = properties
+        self._check = check
         self._position = -1
+        self._pending: dict[PlacedPool, None] = {}
+        """Pools that have changed and are yet to be evaluated: time may run out in between."""
         self._cells: Verdicts = np.zeros(0, dtype=np.int8)
         self._known: BoundedCache[_PoolState, Verdicts] = BoundedCache(
             _MOST_BYTES, lambda key, found: _POOL_BYTES + len(key[0]) + _COUNTER_BYTES * len(key[1]) + found.nbytes
@@ -53,16 +57,26 @@ class CounterRoom:
         SUFFICES or DEPENDS.
 
         It means nothing for devices without counters, and for those that several nodes may use. Nobody may write to the
-        column, and it holds only until the next change.
+        column, and it holds only until the next change. Raises DeadlineExceeded.
         """
         touched, size = self._table.touched, len(self._table)
         if touched.position != self._position:
             changed = touched.since(self._position, max(64, size // 64)) if self._position >= 0 else None
             self._cells = grown(self._cells, size)
-            for placed in self._table.placed if changed is None else self._pools_of(changed[0].tolist()):
-                self._evaluate(placed)
+            self._note(self._table.placed if changed is None else self._pools_of(changed[0].tolist()))
             self._position = touched.position
+        while self._pending:
+            self._check()
+            placed = next(iter(self._pending))
+            self._evaluate(placed)
+            del self._pending[placed]
         return self._cells[:size]
+
+    def _note(self, changed: Iterable[PlacedPool]) -> None:
+        if self._pending:  # some of them may be gone by now
+            there = dict.fromkeys(self._table.placed)
+            self._pending = {placed: None for placed in self._pending if placed in there}
+        self._pending.update(dict.fromkeys(changed))
 
     def _pools_of(self, nodes: list[int]) -> Iterable[PlacedPool]:
         return dict.fromkeys(placed for node in nodes for placed in self._table.pools_of(node))

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from gangline.dra.asking import MOST_DEVICES
 from gangline.dra.candidates import FAILS, MEANT, USABLE, Candidates
 from gangline.dra.counters import DEPENDS, LACKS, CounterRoom
-from gangline.dra.dealing import ENDLESS, Cells, Demand, Room, deal
+from gangline.dra.dealing import ENDLESS, Cells, DeviceDemand, Room, deal
 from gangline.dra.locating import located
 from gangline.dra.properties import MISSING, Codes
 from gangline.dra.reading import CONSUMES, SHAREABLE
 from gangline.dra.rows import RowNumbers, kinds
 from gangline.dra.standing import IN_USE
-from gangline.dra.ways import Want, Way, Ways
+from gangline.dra.ways import DeviceWant, Way, Ways
 from gangline.status import BoolColumn
 
 Outcomes = NDArray[np.int8]
@@ -165,7 +165,11 @@ class Counting:
         usable = {want: self._usable(want, number, scene) for want, number in self._numbers.items()}
         bound = [each.devices for want, each in usable.items() if want.is_bound]
         cells = _cells(scene, bound, self._ways.is_distinct) if bound else None
-        return [_counted_way(way, usable, scene, cells, may_overlap) for way in ways]
+        found = []
+        for way in ways:
+            self._candidates.check()
+            found.append(_counted_way(way, usable, scene, cells, may_overlap))
+        return found
 
     def _scene(self, size: int, nodes: NDArray[np.int64] | None, is_bare: bool) -> _Scene:
         rows, place = located(self._table, size, nodes)
@@ -187,8 +191,9 @@ class Counting:
             is_bare,
         )
 
-    def _usable(self, want: Want, number: int, scene: _Scene) -> _Usable:
+    def _usable(self, want: DeviceWant, number: int, scene: _Scene) -> _Usable:
         """The devices that these alternatives may be given. Notes in the scene of which nodes nothing can be said."""
+        self._candidates.check()
         flags = self._candidates.flags(number)[scene.rows]
         fails = (scene.here if want.is_admin or want.is_all else scene.free) & (flags >= FAILS)
         if np.count_nonzero(fails):  # the search ends when it comes upon one, whichever way it takes
@@ -237,6 +242,7 @@ class Counting:
         """
         unsure = np.zeros(size, dtype=np.bool_)
         for placed in self._table.wide_pools if nodes is None else self._table.wide_pools_of(nodes):
+            self._candidates.check()
             rows = placed.rows[self._table.node[placed.rows] < 0]
             if any(self._matters(want, number, rows, is_bare) for want, number in self._numbers.items()):
                 reach = placed.pool.reach
@@ -246,7 +252,7 @@ class Counting:
             unsure |= reach.mask(size) if nodes is None else np.array([node in reach for node in nodes])
         return unsure
 
-    def _matters(self, want: Want, number: int, rows: RowNumbers, is_bare: bool) -> bool:
+    def _matters(self, want: DeviceWant, number: int, rows: RowNumbers, is_bare: bool) -> bool:
         """Whether some of these devices may make a difference."""
         flags = self._candidates.flags(number)[rows]
         if want.is_all or want.is_admin:
@@ -278,7 +284,7 @@ def _cells(scene: _Scene, bound: list[BoolColumn], is_distinct: bool) -> Cells:
 
 
 def _counted_way(
-    way: Way, usable: dict[Want, _Usable], scene: _Scene, cells: Cells | None, may_overlap: bool
+    way: Way, usable: dict[DeviceWant, _Usable], scene: _Scene, cells: Cells | None, may_overlap: bool
 ) -> _CountedWay:
     """What counting says if these alternatives are chosen. Without `may_overlap` it says nothing of nodes with a device
     that several of them may be given.
@@ -293,7 +299,7 @@ def _counted_way(
         if found.shared is not None:
             (is_vague if number == 1 else is_open)[place[found.shared]] = True
         wanted = need if found.wanted is None else need * found.wanted
-        demands.append(Demand(found.devices, wanted, want.is_bound, not want.is_admin))
+        demands.append(DeviceDemand(found.devices, wanted, want.is_bound, not want.is_admin))
     if any(want.is_all for want in way):  # a claim may get too many
         is_open |= sum(each.need for each in demands) > MOST_DEVICES
     dealt = deal(demands, place, size, cells)
@@ -306,7 +312,7 @@ def _counted_way(
     return _CountedWay(is_open, dealt.room, is_vague)
 
 
-def _may_overdraw(way: Way, usable: dict[Want, _Usable], scene: _Scene, special: _Special) -> BoolColumn:
+def _may_overdraw(way: Way, usable: dict[DeviceWant, _Usable], scene: _Scene, special: _Special) -> BoolColumn:
     """By node: whether the devices may consume more of the counters together than is left."""
     drawing = [(usable[want].devices & special.draws, need) for want, need in way.items()]
     drawn = sum(need for devices, need in drawing if np.count_nonzero(devices))

@@ -212,7 +212,7 @@ class _Problem:
         every = None
         if alternative.is_all:
             if fails.any():
-                raise Unallocatable(candidates.failure(number, rows[int(np.argmax(fails))]))
+                raise Unallocatable(candidates.complaint(number, rows[int(np.argmax(fails))]))
             every = tuple(np.flatnonzero(meant).tolist())
         if not alternative.is_admin:
             usable &= self._free

@@ -32,7 +32,7 @@ Counts = NDArray[np.int64]
 """By node or cell, and by pattern: how many devices there are."""
 
 
-class Demand(NamedTuple):
+class DeviceDemand(NamedTuple):
     """Devices of which some requests want a number."""
 
     devices: BoolColumn
@@ -64,7 +64,7 @@ class Dealt(NamedTuple):
     """By node: whether some device is a candidate for different demands."""
 
 
-def deal(demands: Sequence[Demand], place: RowNumbers, size: int, cells: Cells | None) -> Dealt | None:
+def deal(demands: Sequence[DeviceDemand], place: RowNumbers, size: int, cells: Cells | None) -> Dealt | None:
     """How often each of `size` nodes can meet all demands; None if there are too many to count.
 
     `place` has for each device the position of its node. Without a constraint there are no `cells`.
@@ -91,11 +91,11 @@ def deal(demands: Sequence[Demand], place: RowNumbers, size: int, cells: Cells |
     return Dealt(room, overlaps)
 
 
-def _merged(demands: Sequence[Demand]) -> list[Demand]:
+def _merged(demands: Sequence[DeviceDemand]) -> list[DeviceDemand]:
     """Demands for the same devices become one."""
     if len(demands) < 2:
         return list(demands)
-    found: dict[tuple[bytes, bool, bool], Demand] = {}
+    found: dict[tuple[bytes, bool, bool], DeviceDemand] = {}
     for each in demands:
         key = each.devices.tobytes(), each.is_bound, each.is_kept
         before = found.get(key)
@@ -103,7 +103,7 @@ def _merged(demands: Sequence[Demand]) -> list[Demand]:
     return list(found.values())
 
 
-def _parts(demands: list[Demand], place: RowNumbers, overlaps: BoolColumn) -> list[list[Demand]]:
+def _parts(demands: list[DeviceDemand], place: RowNumbers, overlaps: BoolColumn) -> list[list[DeviceDemand]]:
     """The demands, those that overlap together; notes the nodes with devices in several demands in `overlaps`."""
     pattern = _patterns(demands)
     several = np.flatnonzero(pattern & (pattern - 1))
@@ -115,7 +115,7 @@ def _parts(demands: list[Demand], place: RowNumbers, overlaps: BoolColumn) -> li
     return [[each for number, each in enumerate(demands) if group >> number & 1] for group in groups]
 
 
-def _patterns(demands: Sequence[Demand]) -> NDArray[np.uint8]:
+def _patterns(demands: Sequence[DeviceDemand]) -> NDArray[np.uint8]:
     """By device: the demands that may get it, as bits."""
     pattern = np.zeros(len(demands[0].devices) if demands else 0, dtype=np.uint8)
     for number, each in enumerate(demands):
@@ -129,7 +129,7 @@ def _counts(pattern: NDArray[np.uint8], where: RowNumbers, size: int, width: int
     return np.bincount(where[at] * width + pattern[at], minlength=size * width).reshape(size, width)
 
 
-def _room(part: Sequence[Demand], place: RowNumbers, size: int, cells: Cells | None) -> Room:
+def _room(part: Sequence[DeviceDemand], place: RowNumbers, size: int, cells: Cells | None) -> Room:
     """How often the demands of a part can be met: by node; with `cells` by cell, where bound demands get only devices
     of the cell.
     """
@@ -153,7 +153,7 @@ def _room(part: Sequence[Demand], place: RowNumbers, size: int, cells: Cells | N
     return room
 
 
-def _have_values(part: Sequence[Demand], size: int, cells: Cells) -> BoolColumn:
+def _have_values(part: Sequence[DeviceDemand], size: int, cells: Cells) -> BoolColumn:
     """By node: whether each device that a part wants can have a value of its own."""
     pattern, width = np.zeros(len(cells.node), dtype=np.uint8), 1 << len(part)
     for number, each in enumerate(part):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,11 +44,10 @@ def alike(candidates: Candidates, layout: DeviceLayout, nodes: RowNumbers) -> It
 
 def _groups(candidates: Candidates, layout: DeviceLayout, nodes: RowNumbers) -> Iterator[list[int]]:
     rows, place, order = layout.of(nodes)
-    flags = [candidates.flags(candidates.kind_of.index(kind)) for kind in range(len(set(candidates.kind_of)))]
     matters = candidates.matter(rows)
     rows, place, order = rows[matters], place[matters], order[matters]
     starts = np.searchsorted(place, np.arange(len(nodes) + 1))
-    columns = _columns(candidates, flags, rows, place, order, starts)
+    columns = _columns(candidates, rows, place, order, starts)
     codes = kinds(columns)[0].astype(np.int32) if len(rows) else np.zeros(0, dtype=np.int32)
     left = np.zeros(len(nodes), dtype=np.int64)
     consuming = np.unique(place[candidates.table.traits[rows] & CONSUMES > 0])
@@ -75,30 +75,30 @@ def _numbers(codes: NDArray[np.int32], place: RowNumbers, starts: RowNumbers, le
 
 def _columns(
     candidates: Candidates,
-    flags: list[NDArray[np.uint8]],
     rows: RowNumbers,
     place: RowNumbers,
     order: RowNumbers,
     starts: RowNumbers,
-) -> list[NDArray[np.int64]]:
-    """Everything that a problem is made of, as columns over the given rows."""
+) -> Iterator[NDArray[Any]]:
+    """Everything that a problem is made of, as columns over the given rows, one at a time: there may be many."""
     table, properties = candidates.table, candidates.properties
     traits = table.traits[rows] & (SHAREABLE | CONSUMES)
     states = candidates.standing.states[rows]
-    columns: list[NDArray[np.int64]] = [each[rows].astype(np.int64) for each in flags]
-    columns.append(states.astype(np.int64))
+    for number in candidates.firsts:
+        yield candidates.flags(number)[rows]
+    yield states
     if traits.any():
-        columns += [traits.astype(np.int64), order]
-        columns.append(np.where(traits & CONSUMES > 0, properties.consumption.codes[rows], -1))
+        yield traits
+        yield order
+        yield np.where(traits & CONSUMES > 0, properties.consumption.codes[rows], -1)
     has_shares = (traits & SHAREABLE > 0) | (states & IN_USE > 0)
     if has_shares.any():
-        columns.append(np.where(has_shares, properties.capacities.codes[rows], -1))
-        columns.append(candidates.standing.consumed[rows].astype(np.int64))
+        yield np.where(has_shares, properties.capacities.codes[rows], -1)
+        yield candidates.standing.consumed[rows]
     for attribute in {each.attribute for rules in candidates.ask.constraints for each in rules}:
         values = properties.attribute(attribute).values[rows].astype(np.int64)
         known = np.flatnonzero(values >= 0)
         if len(known):
             cells, first = kinds([place[known], values[known]])
             values[known] = known[first[cells]] - starts[place[known]]
-        columns.append(values)
-    return columns
+        yield values

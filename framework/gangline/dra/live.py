@@ -1,43 +1,34 @@
-"""The devices of a cluster and the claims that have them, up to date while slices, classes, nodes and claims change.
+"""What the devices of a cluster have for claims: the questions that decisions ask.
 
-A change does not rebuild the table. A slice changes the rows of its pool, and a claim that gets or gives back devices
-changes the rows of these devices. The next question looks again only at the nodes for which the change may matter. Only
-a DeviceClass that changes ends all questions: classes change rarely.
+Every question ends: with an answer that its docstring names, or with DeadlineExceeded, where the time for it is over.
+How the devices are kept up to date is in `kept`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from gangline.deadline import POD_SECONDS, Deadline
-from gangline.dra.allocator import Allocator, NodeVerdict, Order, SharedOn
+from gangline.dra.allocator import NodeVerdict, Order, SharedOn
 from gangline.dra.asked import Asked, named
-from gangline.dra.asking import read
+from gangline.dra.kept import KeptDevices
 from gangline.dra.pools import PoolCondition
-from gangline.dra.preparing import MOST_CLASSES, MOST_WAITING, SECONDS, Preparation, one_of
-from gangline.dra.questions import FIRST_TEXT, GAVE_UP, Question
+from gangline.dra.preparing import one_of
+from gangline.dra.questions import FIRST_TEXT, GAVE_UP
 from gangline.dra.reading import SHAREABLE
-from gangline.dra.selecting import Compile, Selectors, compile_selector, compile_with_lists
 from gangline.dra.sharing import Values
-from gangline.dra.solving import Solver
-from gangline.dra.standing import Standing
 from gangline.dra.stock import DeviceStock
 from gangline.dra.supply import Supply
-from gangline.dra.table import SEVERAL, SliceTable
-from gangline.dra.usage import Usage
+from gangline.dra.table import SEVERAL
+from gangline.dra.units import MOST_UNITS
 from gangline.dra.weighing import Chosen
 from gangline.errors import DeadlineExceeded, InvalidObject
-from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
-from gangline.model.resource_slices import DeviceClass, ResourceSlice
-from gangline.sizes import BoundedCache
-from gangline.state.changes import Changes
+from gangline.model.resource_claims import ResourceClaim
 from gangline.state.node_view import Int64Column, NodeView, Rows
 from gangline.status import BoolColumn, CodeColumn
 
@@ -48,180 +39,12 @@ INVALID_POOLS = "invalid resource pools were encountered"
 """What a node without the devices says while some pool contradicts itself: this may be the reason."""
 Places = NDArray[np.int64]
 """Positions in a view of nodes."""
-_MOST_BYTES = 128 << 20
-"""Bytes of the answers to all questions, at most."""
-_MOST_SPEC_BYTES = 8 << 20
-"""Bytes of the specs that were read and checked before, at most."""
-_MOST_TEXT_BYTES = 4 << 20
-"""Bytes of the errors in answers, at most."""
 
 
-class Devices:
+class Devices(KeptDevices):
     """The devices of a cluster, and the claims that have them."""
 
-    def __init__(self, nodes: Callable[[], NodeView], solver: Solver | None = None) -> None:
-        self.changes = Changes()
-        """The rows of nodes for which an answer may have changed."""
-        self._nodes = nodes
-        self._compile: Compile = compile_selector
-        self._slices: dict[str, ResourceSlice] = {}
-        self._numbers: dict[str, int] = {}
-        """By name of a slice: its number in the table."""
-        self._classes: dict[str, DeviceClass] = {}
-        self._taken: dict[Hashable, ResourceClaimAllocation] = {}
-        self._usage = Usage()
-        self._standing: Standing | None = None
-        """The table with the devices that are taken; None before the first question."""
-        self._allocator: Allocator | None = None
-        self._questions: BoundedCache[Asked, Question] = BoundedCache(_MOST_BYTES, lambda _, each: each.nbytes)
-        self._texts: BoundedCache[Asked, list[str]] = BoundedCache(_MOST_TEXT_BYTES, fewest=64)
-        self._specs: BoundedCache[bytes, Asked] = BoundedCache(_MOST_SPEC_BYTES, lambda key, _: 10 * len(key) + 500)
-        self._asked: Asked | None = None
-        """The last question: most questions are asked several times in a row."""
-        self._solver = solver or Solver()
-        self._preparation = Preparation()
-
-    # What changes
-
-    def read_lists(self, is_on: bool) -> None:
-        """Say whether selectors read attributes that are lists (DRAListTypeAttributes); off at the start."""
-        compile_ = compile_with_lists if is_on else compile_selector
-        if compile_ is not self._compile:
-            self._compile = compile_
-            self._standing = self._allocator = None
-            self._forget_questions()
-
-    def _forget_questions(self) -> None:
-        self._questions.clear()
-        self._specs.clear()
-        self._asked = None
-        self.changes.note_all()
-
-    def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
-        """A slice was added (no `old`), changed or deleted (no `new`)."""
-        each = new if new is not None else old
-        if each is None:
-            return
-        name = each.metadata.name
-        before = self._slices.pop(name, None)
-        if new is not None:
-            self._slices[name] = new
-            if before is not None and before.spec == new.spec:
-                return
-            self._preparation.note(new)
-        if self._standing is None:
-            self.changes.note_all()
-            self._prepare(())
-            return
-        table = self._standing.table
-        self._note_slice(before)
-        if before is not None:
-            table.drop(self._numbers.pop(name))
-        if new is not None:
-            self._numbers[name] = table.put(new)
-        self._note_slice(new)
-        self._prepare_if_much_waits()
-
-    def _note_slice(self, each: ResourceSlice | None) -> None:
-        """Note for which nodes a slice may matter."""
-        if each is None or self._standing is None:
-            return
-        names = self._standing.table.nodes_of(each)
-        if names is None:
-            self.changes.note_all()
-            return
-        for name in names:
-            self._note_node(name)
-
-    def _note_node(self, name: str) -> None:
-        row = self._nodes().row_of(name)
-        if row is not None:
-            self.changes.note(row)
-
-    def class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
-        """A class was added (no `old`), changed or deleted (no `new`)."""
-        each = new if new is not None else old
-        if each is None:
-            return
-        before = self._classes.pop(each.metadata.name, None)
-        if new is not None:
-            self._classes[new.metadata.name] = new
-            if before is not None and before.spec == new.spec:
-                return
-        self._forget_questions()
-        if new is not None and self._standing is not None:
-            self._prepare([new.metadata.name])
-
-    def node_changed(self, name: str) -> None:
-        """A node was added or deleted, or its labels changed. Without slices no answer changes."""
-        if not self._slices:
-            return
-        if self._standing is None or self._standing.table.depends_on(name):
-            self.changes.note_all()
-        else:
-            self._note_node(name)
-        if self._standing is not None:
-            self._standing.table.node_changed(name)
-            self._prepare_if_much_waits()
-
-    def expect_weighing(self) -> None:
-        """Say that questions will ask for losses."""
-        self._preparation.weighs = True
-        if self._standing is not None:
-            self._prepare(())
-
-    def _prepare_if_much_waits(self) -> None:
-        """Do now what the next question would have to do, if that is much."""
-        if self._standing is not None and (self._standing.table.waiting > MOST_WAITING or self._standing.table.is_worn):
-            self._prepare(islice(self._classes, MOST_CLASSES))
-
-    def _prepare(self, classes: Iterable[str]) -> None:
-        """Bring the table up to date, the columns that questions will read, and those of these classes."""
-        allocator = self._current()[1]
-        for name in classes:
-            with suppress(InvalidObject, DeadlineExceeded), allocator.within(Deadline(SECONDS)):
-                self._question(self.asked([one_of(name)])).pod.prepare()
-        self._preparation.prepare(allocator, len(self._nodes().whole))
-
-    def take(self, key: Hashable, allocation: ResourceClaimAllocation) -> None:
-        """The claim with this key now has the devices of this allocation, and no others."""
-        before = self._taken.get(key)
-        if before is allocation:
-            return
-        if before is not None:
-            self._count(before, False)
-        self._taken[key] = allocation
-        self._count(allocation, True)
-
-    def give(self, key: Hashable) -> None:
-        """The claim with this key no longer has devices."""
-        before = self._taken.pop(key, None)
-        if before is not None:
-            self._count(before, False)
-
-    def _count(self, allocation: ResourceClaimAllocation, is_taken: bool) -> None:
-        results = allocation.devices.results
-        if self._standing is not None:
-            (self._standing.take if is_taken else self._standing.give)(results, self.changes)
-        elif is_taken:
-            self._usage.add(results)
-        else:
-            self._usage.remove(results)
-
     # Questions
-
-    def asked(self, claims: Sequence[ResourceClaim]) -> Asked:
-        """The question that these claims ask. Raises InvalidObject for claims that no node can satisfy."""
-        specs = tuple([claim.spec for claim in claims])
-        if self._asked is not None and specs == self._asked.specs:  # comparing is quicker than encoding
-            return self._asked
-        key = _encode(specs)
-        found = self._specs.get(key)
-        if found is None:
-            read(claims, self._classes)
-            found = self._specs.put(key, Asked(key, specs))
-        self._asked = found
-        return found
 
     def codes(self, asked: Asked, nodes: NodeView, deadline: Deadline | None = None) -> CodeColumn:
         """By node of the view: 0 where all claims get devices, else a code that `reason` explains.
@@ -229,22 +52,27 @@ class Devices:
         Raises InvalidObject and, after `deadline` or POD_SECONDS, DeadlineExceeded; the answers so far are kept.
         """
         question, deadline = self._question(asked), deadline or Deadline(POD_SECONDS)
-        with self._current()[1].within(deadline):
-            if question.refresh(len(nodes.whole)):
-                try:
+        with self._within(deadline):
+            try:
+                if question.refresh(len(nodes.whole)):
                     question.search(nodes, deadline)
-                finally:
-                    self._questions.measure(asked)
+            finally:
+                self._questions.measure(asked)
         return question.codes(nodes)
 
-    def may_have(self, asked: Asked, rows: Rows) -> BoolColumn:
+    def may_have(self, asked: Asked, rows: Rows, deadline: Deadline | None = None) -> BoolColumn:
         """For each of these rows of nodes that lack devices: whether a node may have them once other claims end.
 
-        False is certain, True is not. Raises InvalidObject.
+        False is certain, True is not: after `deadline` or POD_SECONDS, nodes that were not looked at may have them.
+        Raises InvalidObject.
         """
         question = self._question(asked)
-        question.refresh(len(self._nodes().whole))
-        return question.may_have(rows)
+        try:
+            with self._within(deadline):
+                question.refresh(len(self._nodes().whole))
+                return question.may_have(rows)
+        except DeadlineExceeded:
+            return np.ones(len(rows), dtype=np.bool_)
 
     def reason(self, asked: Asked, code: int, claims: Sequence[ResourceClaim]) -> str:
         """The message for a code, with the names of these claims. Codes from FIRST_TEXT on are errors."""
@@ -270,19 +98,23 @@ class Devices:
         `claims` have the specs of `asked`. `shared_on` has for some claims the nodes that must reach their devices.
         """
         question = self._question(asked)
-        with self._current()[1].within(Deadline(POD_SECONDS)):
+        with self._within():
             verdict = question.pod.on(row, self._nodes().name_of(row), claims, order, shared_on)
         return replace(verdict, error=named(verdict.error, claims)) if verdict.error else verdict
 
-    def choices(self, asked: Asked, nodes: NodeView) -> list[tuple[Chosen, Places]]:
+    def choices(self, asked: Asked, nodes: NodeView, deadline: Deadline | None = None) -> list[tuple[Chosen, Places]]:
         """Which alternatives the claims get, each set of them with the positions of nodes of the view.
 
-        Nodes that do not have the devices are left out. Raises InvalidObject and DeadlineExceeded.
+        Nodes that do not have the devices are left out, and those that are not looked at before `deadline` or
+        POD_SECONDS. Raises InvalidObject.
         """
-        places = np.flatnonzero((self.codes(asked, nodes) == 0) & nodes.alive)
-        question = self._question(asked)
-        with self._current()[1].within(Deadline(POD_SECONDS)):
-            return question.choices(nodes, places)
+        deadline = deadline or Deadline(POD_SECONDS)
+        with suppress(DeadlineExceeded), self._within(deadline):
+            places = np.flatnonzero((self.codes(asked, nodes, deadline) == 0) & nodes.alive)
+            found = self._question(asked).choices(nodes, places)
+            self._questions.measure(asked)
+            return found
+        return []
 
     def reached(self, asked: Asked, nodes: NodeView) -> tuple[list[BoolColumn], BoolColumn]:
         """Columns over the view: the sets of nodes that may use one free device together, and the nodes with their own.
@@ -290,14 +122,20 @@ class Devices:
         Raises InvalidObject and DeadlineExceeded.
         """
         question = self._question(asked)
-        with self._current()[1].within(Deadline(POD_SECONDS)):
+        with self._within():
             sets, alone = question.pod.reached(len(nodes.whole))
         return [each[nodes.index] for each in sets], alone[nodes.index]
 
-    def room(self, asked: Asked, nodes: NodeView) -> Int64Column | None:
-        """By node: the most pods with their own claims like these that fit; None if unknown. Raises InvalidObject."""
+    def room(self, asked: Asked, nodes: NodeView, deadline: Deadline | None = None) -> Int64Column | None:
+        """By node: the most pods with their own claims like these that fit; None if that is not known, or not before
+        `deadline` or POD_SECONDS. Raises InvalidObject.
+        """
         question = self._question(asked)
-        question.refresh(len(nodes.whole))
+        try:
+            with self._within(deadline):
+                question.refresh(len(nodes.whole))
+        except DeadlineExceeded:
+            return None
         found = question.room(nodes)
         if (found >= 0).all():
             return found
@@ -315,33 +153,49 @@ class Devices:
     def supply(self, kinds: Sequence[Asked], size: int, deadline: Deadline | None = None) -> Supply | None:
         """The devices that the first `size` nodes have for claims that ask one of these questions.
 
-        None if several nodes or several claims may use one of the devices: then counting devices says too little.
+        None if several nodes or several claims may use one of the devices, or somebody without a claim has one that may
+        come free: then counting devices says too little.
         Raises InvalidObject and DeadlineExceeded.
         """
-        standing, allocator = self._current()
+        standing = self._current()[0]
         table = standing.table
         usable = np.zeros(len(table), dtype=np.bool_)
-        with allocator.within(deadline or Deadline(POD_SECONDS)):
+        with self._within(deadline):
             for asked in kinds:
                 usable |= self._question(asked).pod.usable()
         if (usable & ((table.node == SEVERAL) | (table.traits & SHAREABLE > 0))).any():
             return None
+        if any(usable[row] for device in standing.usage.closed for row in table.index.get(device, ())):
+            return None
         return Supply(standing, usable, size)
 
-    def losses(self, asked: Asked, nodes: NodeView, chosen: Chosen = frozenset()) -> Values:
-        """By node of the view: what is lost if it serves these claims, about. Raises InvalidObject.
+    def losses(
+        self, asked: Asked, nodes: NodeView, chosen: Chosen = frozenset(), deadline: Deadline | None = None
+    ) -> Values:
+        """By node of the view: what is lost if it serves these claims, about; zeros if that is not known before
+        `deadline` or POD_SECONDS. Raises InvalidObject.
 
         `chosen` has the alternatives that requests get on all of these nodes; of other requests the first ones count.
         """
-        return self._question(asked).losses(nodes, chosen)
+        question = self._question(asked)
+        try:
+            with self._within(deadline):
+                return question.losses(nodes, chosen)
+        except DeadlineExceeded:
+            return np.zeros(len(nodes))
+        finally:
+            self._questions.measure(asked)
 
-    def stock(self, device_class: str, nodes: NodeView) -> DeviceStock:
-        """By node of the view: the devices of a DeviceClass; zeros if there is no such class."""
+    def stock(self, device_class: str, nodes: NodeView, deadline: Deadline | None = None) -> DeviceStock:
+        """By node of the view: the devices of a DeviceClass; zeros if there is no such class, or if they are not
+        counted before `deadline` or POD_SECONDS.
+        """
         try:
             question = self._question(self.asked([one_of(device_class)]))
-        except InvalidObject:
+            with self._within(deadline):
+                return question.pod.stock(nodes.rows)
+        except (InvalidObject, DeadlineExceeded):
             return DeviceStock(np.zeros(len(nodes), dtype=np.int64), np.zeros(len(nodes), dtype=np.int64))
-        return question.pod.stock(nodes.rows)
 
     # GPUs
 
@@ -350,41 +204,20 @@ class Devices:
         """Whether no driver offers devices."""
         return not self._slices
 
-    def gpus(self, nodes: NodeView) -> tuple[Int64Column, Int64Column]:
-        """Thousandths of the GPUs that drivers offer: by node of the view, all; by node and GPU, the free ones."""
+    def gpus(self, nodes: NodeView, deadline: Deadline | None = None) -> tuple[Int64Column, Int64Column]:
+        """Thousandths of the GPUs that drivers offer: by node of the view, all; by node and GPU, the free ones.
+
+        Zeros if they are not counted before `deadline` or POD_SECONDS.
+        """
         units, size = self._current()[1].units, len(nodes.whole)
-        return units.total(size)[nodes.index], units.free(size)[nodes.index]
+        try:
+            with self._within(deadline):
+                return units.total(size)[nodes.index], units.free(size)[nodes.index]
+        except DeadlineExceeded:
+            return np.zeros(len(nodes), dtype=np.int64), np.zeros((len(nodes), MOST_UNITS), dtype=np.int64)
 
     def gpus_wanted(self, asked: Asked, deadline: Deadline | None = None) -> tuple[int, int]:
         """How many GPUs the claims ask for, and the thousandths of each. Raises InvalidObject and DeadlineExceeded."""
         question = self._question(asked)
-        with self._current()[1].within(deadline or Deadline(POD_SECONDS)):
+        with self._within(deadline):
             return question.wanted()
-
-    def _question(self, asked: Asked) -> Question:
-        """The answers to a question, kept or new. Raises InvalidObject."""
-        standing, allocator = self._current()
-        found = self._questions.get(asked)
-        if found is None:
-            texts = self._texts.get(asked)
-            if texts is None:
-                texts = self._texts.put(asked, [])
-            found = self._questions.put(asked, Question(allocator.ask(asked.claims()), standing.table, texts))
-        return found
-
-    def _current(self) -> tuple[Standing, Allocator]:
-        """The table with the devices that are taken, and its allocator, after all changes so far."""
-        nodes = self._nodes().whole
-        if self._standing is not None and self._allocator is not None and not self._standing.table.is_worn:
-            self._standing.table.settle(nodes)
-            return self._standing, self._allocator
-        names = sorted(self._slices)
-        table = SliceTable([self._slices[name] for name in names], nodes, by_name=True)
-        self._numbers = {name: number for number, name in enumerate(names)}
-        self._questions.clear()
-        self._standing = Standing(table, self._usage)
-        self._allocator = Allocator(self._standing, self._classes, Selectors(table, self._compile), solver=self._solver)
-        return self._standing, self._allocator
-
-
-_encode = msgspec.json.Encoder(order="deterministic").encode

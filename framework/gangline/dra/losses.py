@@ -13,7 +13,7 @@ evaluated again. The *stakes* of a node (`stakes`) are these numbers in a form t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from math import log2
@@ -73,12 +73,16 @@ class _Divided:
 class Losses:
     """The losses of all devices."""
 
-    def __init__(self, standing: Standing, properties: Properties) -> None:
+    def __init__(self, standing: Standing, properties: Properties, check: Callable[[], None] = lambda: None) -> None:
+        """`check` raises DeadlineExceeded when the time of a question has passed."""
         self._standing = standing
         self._table = standing.table
         self._properties = properties
         self._links = Links(standing, properties)
+        self._check = check
         self._divided: WeakKeyDictionary[PlacedPool, _Divided] = WeakKeyDictionary()
+        self._lost: WeakKeyDictionary[PlacedPool, tuple[list[State], Values]] = WeakKeyDictionary()
+        """By pool: the states of its counter sets, and what is lost in these states with each device."""
         self._sharings = Sharings()
         self._layouts: BoundedCache[tuple[bytes, bytes], _Layout] = BoundedCache(
             _MOST_BYTES, lambda _, sets: _LAYOUT_BYTES + _PART_BYTES * sum(len(each.places) for each in sets)
@@ -93,7 +97,10 @@ class Losses:
 
     @property
     def values(self) -> Values:
-        """By row: the loss of the device. Callers may not write to the column, and may use it until the next change."""
+        """By row: the loss of the device. Callers may not write to the column, and may use it until the next change.
+
+        Raises DeadlineExceeded.
+        """
         touched, size = self._table.touched, len(self._table)
         if touched.position != self._position:
             changed = touched.since(self._position, max(64, size // 64)) if self._position >= 0 else None
@@ -162,13 +169,23 @@ class Losses:
             if placed.pool.counters and self._consumes_more(placed.rows).any():
                 divided = self._of_pool(placed)
                 own = np.isin(divided.rows, placed.rows) & (table.node[divided.rows] >= 0)
-                of_pool = np.zeros(len(divided.rows))
-                for each in divided.sets:
-                    of_pool[each.places] += each.sharing.losses(self._state(placed, divided, each))
-                lost[np.searchsorted(rows, divided.rows[own])] = of_pool[own]
+                lost[np.searchsorted(rows, divided.rows[own])] = self._lost_of(placed, divided)[own]
         lost[~self._consumes_more(rows)] = 0.0
         lost[self._standing.states[rows] & TAKEN > 0] = np.inf
         cells[rows] = small + lost
+
+    def _lost_of(self, placed: PlacedPool, divided: _Divided) -> Values:
+        """For each device of a pool what is lost of its counter sets; kept while their states stay the same."""
+        states = [self._state(placed, divided, each) for each in divided.sets]
+        known = self._lost.get(placed)
+        if known is not None and known[0] == states:
+            return known[1]
+        found = np.zeros(len(divided.rows))
+        for each, state in zip(divided.sets, states, strict=True):
+            self._check()
+            found[each.places] += each.sharing.losses(state)
+        self._lost[placed] = states, found
+        return found
 
     def _consumes_more(self, rows: RowNumbers) -> NDArray[np.bool_]:
         """For each of these devices whether giving it consumes counters: not if a share of it is in use already."""
@@ -242,6 +259,7 @@ class Losses:
     def _of_pool(self, placed: PlacedPool) -> _Divided:
         found = self._divided.get(placed)
         if found is None:
+            self._check()
             table, pool = self._table, placed.pool
             ranges = [
                 np.arange(each.start, each.stop) for each in map(table.rows_of_slice, (*pool.slices, *pool.others))

@@ -23,7 +23,7 @@ MOST_WAITING = 32
 MOST_CLASSES = 8
 """Classes whose devices are looked up beforehand."""
 SECONDS = 0.05
-"""The time that the selectors of these classes may take at once."""
+"""The time that the devices of a class, and the columns, may take at once; what is left, the next question does."""
 _MOST_NAMES = 64
 """Attributes, and capacities, whose columns are made beforehand."""
 _MOST_VALUES = 4096
@@ -49,7 +49,7 @@ class Preparation:
                         names.setdefault(name if "/" in name else f"{each.spec.driver}/{name}", True)
 
     def prepare(self, allocator: Allocator, size: int) -> None:
-        """Bring the columns up to date, for `size` rows of nodes."""
+        """Bring the columns up to date, for `size` rows of nodes. Raises DeadlineExceeded."""
         for names, column in ((self._attributes, Properties.attribute), (self._capacities, Properties.capacity)):
             for name, is_made in names.items():
                 if is_made and column(allocator.properties, name).values.max(initial=0) > _MOST_VALUES:

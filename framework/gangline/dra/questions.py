@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 from numpy.typing import NDArray
 
 from gangline.deadline import Deadline
 from gangline.dra.allocator import NodeVerdict, PodAllocator
-from gangline.dra.counting import FITS, OPEN, Counted, Outcomes
+from gangline.dra.counting import FITS, NONE, OPEN, Counted, Outcomes
 from gangline.dra.sharing import Values
 from gangline.dra.table import SliceTable
 from gangline.dra.weighing import Chosen
+from gangline.errors import DeadlineExceeded
 from gangline.state.changes import Changes
 from gangline.state.node_view import Int64Column, NodeView, Rows
 from gangline.status import BoolColumn, CodeColumn
@@ -75,13 +78,16 @@ class Question:
     def may_have(self, rows: Rows) -> BoolColumn:
         """For each of these rows: whether the node may have the devices once other claims give devices back.
 
-        Call `refresh` before.
+        Call `refresh` before. Raises DeadlineExceeded while nodes are counted; of nodes that are looked at one by one,
+        those for which no time is left may have the devices.
         """
         self._refresh_bare()
         bare = self._bare[rows]
-        found = bare == FITS
-        for at in (bare == OPEN).nonzero()[0].tolist():  # counting cannot tell, and each node sees other devices
-            found[at] = self.pod.is_in_use(int(rows[at]))
+        found = bare != NONE
+        with suppress(DeadlineExceeded):
+            for at in (bare == OPEN).nonzero()[0].tolist():  # counting cannot tell, and each node sees other devices
+                self.pod.check()
+                found[at] = self.pod.is_in_use(int(rows[at]))
         return found
 
     def room(self, nodes: NodeView) -> Int64Column:
@@ -109,13 +115,13 @@ class Question:
 
     def choices(self, nodes: NodeView, places: Rows) -> list[tuple[Chosen, Rows]]:
         """Which alternatives the claims get on the nodes at these places of the view, each set of alternatives with the
-        places of nodes. The nodes have the devices.
+        places of nodes. The nodes have the devices; those for which no time is left are left out.
         """
         self._refresh_choices(len(nodes.whole))
         rows = nodes.rows[places]
         unknown = rows[self._choice[rows] == _NOT_CHOSEN]
-        if len(unknown):
-            for chosen, at in self.pod.choices(len(nodes.whole), unknown):
+        with suppress(DeadlineExceeded):
+            for chosen, at in self.pod.choices(len(nodes.whole), unknown) if len(unknown) else ():
                 self._choice[unknown[at]] = self._choices.setdefault(chosen, len(self._choices))
         numbers = self._choice[rows]
         named = {number: chosen for chosen, number in self._choices.items()}

@@ -45,6 +45,7 @@ class Reaching:
         found: dict[bytes, BoolColumn] = {}
         left = _MOST_DEVICES
         for number in in_order:
+            self._candidates.check()
             seen = self._seen(number, size)
             if not table.slices[number].spec.per_device_node_selection:
                 found.setdefault(seen.tobytes(), seen)
@@ -52,6 +53,7 @@ class Reaching:
             of_slice = table.rows_of_slice(number)
             for row in rows[(rows >= of_slice.start) & (rows < of_slice.stop)][: max(0, left)].tolist():
                 left -= 1
+                self._candidates.check()
                 mask = seen & table.reach_of(row).mask(size)
                 found.setdefault(mask.tobytes(), mask)
         return list(found.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -25,7 +25,7 @@ def grown(cells: NDArray[T], size: int) -> NDArray[T]:
     return larger
 
 
-def kinds(columns: Sequence[NDArray[Any]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def kinds(columns: Iterable[NDArray[Any]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Numbers for what rows differ in over some columns, and the first position of each number."""
     codes, width = np.zeros(0, dtype=np.int64), 1
     for column in columns:
@@ -60,7 +60,7 @@ class Rows:
         """Note that another device is in this row now, or that other nodes may use the device."""
         self.turnover += 1
         if self.has_columns:
-            self.log.note(row, NODE)
+            self.log.note_valid(row, NODE)
 
 
 class FreeRows:

@@ -118,7 +118,8 @@ class Selectors:
     def _column(self, expression: str) -> Codes:
         judged = self._judged.get(expression)
         if judged is None:  # kept before it is evaluated, so that verdicts stay if time runs out
-            judged = _Judged(expression, self._compile, self._table, self.properties, self._failure, self._check)
+            self.check()
+            judged = _Judged(expression, self._compile, self._table, self.properties, self._failure, self.check)
             self._judged.put(expression, judged)
         try:
             return judged.column.values
@@ -127,14 +128,17 @@ class Selectors:
 
     @contextmanager
     def within(self, deadline: Deadline) -> Iterator[None]:
-        """A block in which verdicts that take longer raise DeadlineExceeded; the verdicts so far are kept."""
+        """A block in which verdicts, and work that calls `check`, raise DeadlineExceeded when they take longer; the
+        verdicts so far are kept.
+        """
         before, self._deadline = self._deadline, deadline
         try:
             yield
         finally:
             self._deadline = before
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise DeadlineExceeded if the deadline of the block around has passed: see `within`."""
         self._deadline.check()
 
     def _failure(self, text: str) -> int:

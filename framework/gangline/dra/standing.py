@@ -22,7 +22,7 @@ from gangline.state.changes import PODS, Changes
 from gangline.status import BoolColumn
 
 TAKEN = 1
-"""A state: a claim has the device for itself."""
+"""A state: a claim has the device for itself, or somebody without a claim has it."""
 IN_USE = 2
 """A state: shares consume capacities of the device."""
 _MOST_AMOUNTS = 65_536
@@ -32,8 +32,8 @@ Left = dict[tuple[str, str], int]
 
 
 class Standing:
-    """Columns over a table about the devices that claims have. Only `take` and `give` change the usage, so the columns
-    and the usage always agree.
+    """Columns over a table about the devices that claims have. Only `take`, `give` and `close` change the usage, so
+    the columns and the usage always agree.
     """
 
     def __init__(self, table: SliceTable, usage: Usage) -> None:
@@ -58,7 +58,7 @@ class Standing:
 
     def _state(self, device: DeviceId) -> int:
         usage = self.usage
-        return TAKEN * (device in usage.taken) | IN_USE * (device in usage.consumed)
+        return TAKEN * (device in usage.taken or device in usage.closed) | IN_USE * (device in usage.consumed)
 
     @property
     def states(self) -> NDArray[np.uint8]:
@@ -90,26 +90,36 @@ class Standing:
         self._count(results, -1, log)
 
     def _count(self, results: Sequence[AllocatedDevice], sign: int, log: Changes) -> None:
-        table, usage = self.table, self.usage
+        usage = self.usage
         if len(self._amounts) > _MOST_AMOUNTS:
             self._amounts.clear()
             self._consumed.forget()
         before = {device: usage.is_used(device) for device in _devices(results)} if self._has_left else {}
         for device in usage.add(results) if sign > 0 else usage.remove(results):
-            for row in table.index.get(device, ()):
-                self._states[row] = self._state(device)
-                self._consumed[row] = self._number(device)
-                node = table.node_of(row)
-                if node >= 0 and not table.traits_of(row) & CONSUMES:
-                    table.touched.note(node, PODS)
-                    log.note(node)
-                    continue
-                for placed in table.placed_with.get(table.slice_of[row], ()):
-                    note_reach(table.touched, placed.pool.reach, PODS)
-                    note_reach(log, placed.pool.reach, PODS)
+            self._note(device, log)
         for device, was_used in before.items():
             if was_used != usage.is_used(device):
                 self._counters_changed(device, -1 if was_used else 1)
+
+    def close(self, device: DeviceId, sign: int, log: Changes) -> None:
+        """Somebody without a claim has the device now (`sign` is 1), or no longer has it (-1); `log` as in `take`."""
+        self.usage.close(device, sign)
+        self._note(device, log)
+
+    def _note(self, device: DeviceId, log: Changes) -> None:
+        """The state of a device has changed, or what shares consume of it."""
+        table = self.table
+        for row in table.index.get(device, ()):
+            self._states[row] = self._state(device)
+            self._consumed[row] = self._number(device)
+            node = table.node_of(row)
+            if node >= 0 and not table.traits_of(row) & CONSUMES:
+                table.touched.note(node, PODS)
+                log.note(node)
+                continue
+            for placed in table.placed_with.get(table.slice_of[row], ()):
+                note_reach(table.touched, placed.pool.reach, PODS)
+                note_reach(log, placed.pool.reach, PODS)
 
     def _counters_changed(self, device: DeviceId, sign: int) -> None:
         """A device that no claim used is used now (1), or no claim uses it any more (-1): adjust its counters."""

@@ -20,13 +20,15 @@ DeviceId = tuple[str, str, str]
 class Usage:
     """The devices that claims have, and the amounts that they consume of devices that several claims may have."""
 
-    __slots__ = ("_amounts", "consumed", "shared", "taken")
+    __slots__ = ("_amounts", "closed", "consumed", "shared", "taken")
 
     def __init__(self, claims: Iterable[ResourceClaim] = ()) -> None:
         self.taken: dict[DeviceId, int] = {}
         """Devices that a claim has for itself, and how many claims say so: more than one only by a writer's fault."""
         self.shared: dict[DeviceId, int] = {}
         """Devices of which claims have shares, and the number of the shares."""
+        self.closed: dict[DeviceId, int] = {}
+        """Devices that somebody without a claim has, and how often they were closed. They consume no counters."""
         self.consumed: dict[DeviceId, dict[str, int]] = {}
         """By device: the thousandths of its capacities that the shares consume together."""
         self._amounts: dict[DeviceId, int] = {}
@@ -71,6 +73,10 @@ class Usage:
             if device not in self._amounts:
                 del self.consumed[device]
         return devices
+
+    def close(self, device: DeviceId, sign: int) -> None:
+        """Somebody without a claim has the device (`sign` is 1), or no longer has it (-1)."""
+        _add(self.closed, device, sign)
 
     def is_used(self, device: DeviceId) -> bool:
         """Whether a claim has the device or a share of it."""

@@ -13,7 +13,7 @@ _MOST_COMBINATIONS = 64
 """Combinations of alternatives; if there are more, nothing is counted."""
 
 
-class Want(NamedTuple):
+class DeviceWant(NamedTuple):
     """What alternatives have in common that may be given the same devices."""
 
     kind: int
@@ -23,7 +23,7 @@ class Want(NamedTuple):
     is_all: bool
 
 
-Way = dict[Want, int]
+Way = dict[DeviceWant, int]
 """How many devices are given, if certain alternatives are chosen; for each alternative that asks for all devices, 1."""
 
 
@@ -34,7 +34,7 @@ class Ways:
         """`kind_of` has for each alternative the number of its kind."""
         bound = _bound(ask)
         self.wants = [
-            Want(kind, number in bound[0] if bound else False, each.is_admin, each.is_all)
+            DeviceWant(kind, number in bound[0] if bound else False, each.is_admin, each.is_all)
             for number, (each, kind) in enumerate(zip(ask.alternatives, kind_of, strict=True))
         ]
         """By alternative."""

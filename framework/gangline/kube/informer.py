@@ -195,26 +195,38 @@ class Informer(Generic[T]):
         asked = self._asked
         there: set[tuple[str, str]] = set()
         invalid: set[str] = set()
-        listing: Listing[T] | None = None
-        while listing is None or listing.more:
-            listing = await self._client.list(
-                self._served,
-                namespace=self._namespace,
-                field_selector=self._field_selector,
-                label_selector=self._label_selector,
-                limit=PAGE,
-                more=listing.more if listing is not None else "",
-            )
-            self._complaint = ""
-            there.update(self._key(obj.metadata) for obj in listing.items)
-            invalid.update(each.metadata.uid for each in listing.invalid)
-            if not listing.more:
-                self._remove_missing(there, invalid)
-            await self._take(listing)
+        listing = await self._page()
+        while True:
+            coming = asyncio.ensure_future(self._page(listing.more)) if listing.more else None
+            try:
+                there.update(self._key(obj.metadata) for obj in listing.items)
+                invalid.update(each.metadata.uid for each in listing.invalid)
+                if coming is None:
+                    self._remove_missing(there, invalid)
+                await self._take(listing)
+                if coming is None:
+                    break
+                listing = await coming
+            finally:
+                if coming is not None:
+                    coming.cancel()
         self._reach(listing.resource_version)
         if asked == self._asked:  # else somebody has asked for a new list after this one began
             self._must_list = False
             self.synced.set()
+
+    async def _page(self, more: str = "") -> Listing[T]:
+        """The first page of the list, or the one after `more`; it is read while the page before is taken in."""
+        page = await self._client.list(
+            self._served,
+            namespace=self._namespace,
+            field_selector=self._field_selector,
+            label_selector=self._label_selector,
+            limit=PAGE,
+            more=more,
+        )
+        self._complaint = ""
+        return page
 
     async def _take(self, page: Listing[T]) -> None:
         for unreadable in page.invalid:

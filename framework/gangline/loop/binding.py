@@ -8,9 +8,9 @@ A scheduler that is told to stop carries out what has begun (`Binder.finish`): p
 way, and every member of a group behind the barrier. A group that is bound in part would wait for the next leader, and
 until then its devices would be idle. Other decisions are dropped: the next leader decides on their pods anew.
 
-Before a binding that takes long, because the pod waits at permit or a plugin has something to do at pre-bind, the
-chosen node is written to the status of the pod: see `expecting`. Members of a group are bound at the same time, so the
-node of each is written if one of them takes long.
+If a binding takes long, the chosen node is written to the status of the pod: see `expecting`. The binding of a pod
+that waits at permit takes long, and one whose pre-binds are not over soon. Members of a group are bound at the same
+time, so the node of each is written first if one of them may take long.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ GroupListener = Callable[[GroupDecision, Sequence[Status], bool], None]
 """Called once per group with the result of each member, and whether binding was reached."""
 Expect = Callable[[Decision], Awaitable[Status]]
 """Writes to the status of a pod which node it is meant for."""
+SOON = 0.5
+"""Seconds after which the pre-binds of a pod count as long."""
 
 
 class BindingJob(NamedTuple):
@@ -204,13 +206,11 @@ class Binder:
             self._observe(flight, self._clock.monotonic())
             self._listener(decision, flight)
             return
-        if flight.is_success and self._expect is not None:
-            await self._expect(decision)
-        await self._bind(decision)
+        await self._bind(decision, may_take_long=flight.is_success)
 
-    async def _bind(self, decision: Decision) -> None:
+    async def _bind(self, decision: Decision, may_take_long: bool = False) -> None:
         start = self._clock.monotonic()
-        status = await decision.runtime.pre_bind(decision.cycle, decision.pod, decision.node)
+        status = await self._pre_bind(decision, may_take_long)
         if status.is_success:
             status = await decision.runtime.bind(decision.cycle, decision.pod, decision.node)
         self._observe(status, start)
@@ -282,6 +282,20 @@ class Binder:
     def _observe(self, status: Status, start: float) -> None:
         series = self._succeeded if status.is_success else self._failed
         series.observe(self._clock.monotonic() - start)
+
+    async def _pre_bind(self, decision: Decision, may_take_long: bool) -> Status:
+        """Do the pre-binds of a pod, and write its node beside them if they are not over soon."""
+        work = decision.runtime.pre_bind(decision.cycle, decision.pod, decision.node)
+        if self._expect is None or not may_take_long:
+            return await work
+        working = asyncio.ensure_future(work)
+        try:
+            done, _ = await asyncio.wait([working], timeout=SOON)
+            if not done:
+                await self._expect(decision)
+            return await working
+        finally:
+            working.cancel()
 
     async def _after(self, decision: Decision) -> None:
         for failure in await decision.runtime.post_bind(decision.cycle, decision.pod, decision.node):

@@ -143,8 +143,6 @@ class Informers:
             task.cancel()
         others = [each for each in self._followed.values() if each.resource == selection.resource]
         informer.leave(set[Key]().union(*(each.known for each in others)))
-        if not others:
-            self._metrics.informer_relists.remove(selection.resource.key)
 
     def _stored(self, selection: Selection[Any], kind: type[Informer[Any]] = Informer) -> Informer[Any]:
         handler = StoreHandler(self._cluster, selection.resource)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections import Counter
 
 from gangline.api.plugin import Clock
-from gangline.kube.informer import Informer
 from gangline.loop.census import Census
 from gangline.loop.following import Informers
 from gangline.overview.topology_metrics import TopologyMetrics
@@ -30,8 +29,8 @@ class Housekeeping:
         self._metrics = metrics
         # `labels` costs more than `set`: each series is asked for once.
         self._nodes, self._pods, self._assumed = map(metrics.cache_size.labels, ("nodes", "pods", "assumed_pods"))
-        self._relists: dict[Informer[Any], int] = {}
-        """What the gauges say of each informer."""
+        self._relists: Counter[str] = Counter()
+        """What the gauges say of each resource."""
         self.topology_metrics = TopologyMetrics(cache)
         metrics.families.append(self.topology_metrics)
 
@@ -57,9 +56,13 @@ class Housekeeping:
         self._assumed.set(self._cache.assumed)
 
     def _tell_relists(self) -> None:
-        """Set the gauges of the informers when one of the numbers has changed, which is rare, or an informer is new."""
-        relists = {informer: informer.relists for informer in self._informers}
+        """Set the gauges if a number has changed, which is rare. All informers of a resource count together."""
+        relists: Counter[str] = Counter()
+        for informer in self._informers:
+            relists[informer.resource.key] += informer.relists
         if relists != self._relists:
+            for resource in self._relists.keys() - relists.keys():
+                self._metrics.informer_relists.remove(resource)
+            for resource, number in relists.items():
+                self._metrics.informer_relists.labels(resource).set(number)
             self._relists = relists
-            for informer, number in relists.items():
-                self._metrics.informer_relists.labels(informer.resource.key).set(number)

@@ -91,12 +91,14 @@ class Quarantine(Generic[T]):
         self._forget(metadata.namespace, metadata.name, metadata.uid)
 
     def _keep(self, metadata: ObjectMeta, error: Exception) -> None:
-        self._aside[metadata.namespace, metadata.name] = _reason(error)
-        self._number.set(len(self._aside))
+        key = metadata.namespace, metadata.name
+        if key not in self._aside:
+            self._number.inc()  # other kinds and selections count in the same gauge
+        self._aside[key] = _reason(error)
 
     def _take_back(self, namespace: str, name: str) -> None:
         if self._aside.pop((namespace, name), None) is not None:
-            self._number.set(len(self._aside))
+            self._number.dec()
 
     def _forget(self, namespace: str, name: str, uid: str) -> None:
         """Let the handler drop what it knows of an object."""

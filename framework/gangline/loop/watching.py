@@ -122,9 +122,9 @@ class PodHandler:
     def _wait_no_longer(self, uid: str) -> PodInfo | None:
         """Take a pod that will not be bound from the queue and from permit.
 
-        Returns a pod for the event that room is free now; None if no room was kept. Room is free if the whole group
-        leaves the queue with the pod, if the pod had a nomination, or if other members of the group had nominations and
-        are too few now.
+        Returns the pod if room is free now, for the event; None if no room was kept. Room is free if the whole group
+        leaves the queue with the pod, or if the pod had a nomination. The queue itself finds out whether the members
+        that are left are too few to keep room.
         """
         c = self._cluster
         waiting = c.waiting.get(uid)
@@ -137,7 +137,7 @@ class PodHandler:
         if unit.group:
             c.wake()
         frees = (unit.group and unit.place is Place.GONE) or (pod is not None and pod.nominated_node_name)
-        return pod if frees else _nominated_and_gated(unit)
+        return pod if frees else None
 
     def _bound(self, record: PodInfo) -> None:
         c = self._cluster
@@ -175,10 +175,6 @@ class PodHandler:
             is_moved = c.queue.get(record.uid) is not unit  # to another group, which may keep no room from others
             if is_moved or before.nominated_in_status != record.nominated_in_status:
                 c.happened("pods", Action.DELETE, before, None)  # others may have the room on that node now
-        elif unit is not None and c.queue.get(record.uid) is not unit:
-            left = _nominated_and_gated(unit)
-            if left is not None:
-                c.happened("pods", Action.DELETE, left, None)
         c.wake()
 
 
@@ -236,13 +232,6 @@ class StoreHandler:
     def reached(self, resource_version: str) -> None:
         """All changes up to this resourceVersion are in the store."""
         self._store.reached(resource_version)
-
-
-def _nominated_and_gated(unit: Unit) -> PodInfo | None:
-    """A member with a nomination, if the group is not let in: it keeps room only while it has enough members."""
-    if unit.place is not Place.GATED:
-        return None
-    return next((pod for pod in unit.members if pod.nominated_node_name), None)
 
 
 def _pod_change(old: PodInfo, new: PodInfo) -> Action:

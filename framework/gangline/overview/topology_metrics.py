@@ -9,6 +9,7 @@ import numpy as np
 
 from gangline.model import Node
 from gangline.overview.domain_use import DomainUse, domain_use, ready_nodes
+from gangline.overview.gpu_counts import GpuCounts
 from gangline.overview.gpu_use import Gathered, GpuUse, counted, gather
 from gangline.state.cache import Cache
 from gangline.state.node_view import Int64Column
@@ -61,6 +62,7 @@ class TopologyMetrics:
 
     def __init__(self, cluster: Cache) -> None:
         self._cluster = cluster
+        cluster.shared(GpuCounts, cluster)  # outside of any configuration, so that the counts outlive each of them
         self._snapshot: _Snapshot | None = None
         self.topology: Topology | None = None
         """The levels to report; without levels nothing is reported."""

@@ -1,6 +1,8 @@
 """Makes the picture while somebody looks, once for all viewers, and keeps the last changes for viewers who follow.
 
-If no viewer has asked for `LINGER` seconds, the feed stops making the picture. After each look at the cluster the feed
+Nothing is made before the first viewer comes. If no viewer has asked for `LINGER` seconds, the feed rests: it looks
+every `REST` seconds only, so that the next viewer waits for what has changed since then, and not for the whole picture.
+After `KEEP` seconds without a viewer the feed forgets the picture, and stops. After each look at the cluster the feed
 pauses for `SHARE` times as long as the look took, and for at least `PAUSE` seconds. So the feed takes at most a
 hundredth of one core, however large the cluster is and however much changes.
 
@@ -12,10 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gangline.failures import described
@@ -30,6 +34,10 @@ PAUSE = 1.0
 SHARE = 100
 LINGER = 30.0
 """Seconds for which the picture is kept up after the last request."""
+REST = 30.0
+"""Seconds between two looks, at least, of a feed that rests."""
+KEEP = 8 * 3600.0
+"""Seconds for which a feed rests after the last request: a day's work."""
 KEPT = 128
 """Editions that are kept, at most."""
 MOST_BYTES = 8 * 1024 * 1024
@@ -62,24 +70,34 @@ class Feed:
         self._clock = clock
         self._pause = pause
         self._task: asyncio.Task[None] | None = None
-        self._asked = 0.0
+        self._asked = -math.inf
+        self._wanted = asyncio.Event()
+        """Set when somebody asks."""
         self._followers = 0
         self._forget()
 
     def _forget(self) -> None:
+        self._drawer = Drawer()
+        self._fault: Exception | None = None
+        self._news = asyncio.Event()
+        self._drop_editions()
+
+    def _drop_editions(self) -> None:
+        """The next viewer waits for a new edition."""
         self.epoch = secrets.token_hex(4)
         """Numbers of editions are compared only within one epoch."""
-        self._drawer = Drawer()
         self._editions: deque[Edition] = deque()
         self._bytes = 0
         self._whole: dict[str, bytes] = {}
-        self._fault: Exception | None = None
-        self._news = asyncio.Event()
 
     @property
     def is_working(self) -> bool:
-        """Whether the picture is kept up."""
+        """Whether the picture is kept up, also while the feed rests."""
         return self._task is not None
+
+    @property
+    def _is_wanted(self) -> bool:
+        return self._clock() - self._asked < LINGER
 
     async def newest(self) -> Edition:
         """The newest edition; the first viewer waits until there is one. Raises the error of a look that failed."""
@@ -93,6 +111,7 @@ class Feed:
     def look_on(self) -> None:
         """Note that somebody looks now, and start to make the picture if the feed does not work."""
         self._asked = self._clock()
+        self._wanted.set()
         if self._task is None:
             self._forget()
             self._task = asyncio.get_running_loop().create_task(self._work())
@@ -145,15 +164,15 @@ class Feed:
     async def _work(self) -> None:
         look, number, seconds = self._looking(), 0, 0.0
         try:
-            while self._clock() - self._asked < LINGER:
+            while self._clock() - self._asked < KEEP:
                 taken = await look()
                 began = time.thread_time()
                 self._drawer.draw(taken)
-                is_complete = taken.is_all or number > 0  # the first edition has everything
+                is_complete = taken.is_all or bool(self._editions)  # the first edition has everything
                 if is_complete:
                     number += self._publish(number + 1)
                 seconds += taken.seconds + time.thread_time() - began
-                await asyncio.sleep(max(self._pause, SHARE * seconds) if is_complete else 0)
+                await self._wait(seconds if is_complete else None)
                 seconds = 0.0 if is_complete else seconds
         except Exception as error:  # the page alone fails, and the next viewer tries again
             log.exception("the page cannot be drawn: %s", described(error))
@@ -165,14 +184,31 @@ class Feed:
             if self._fault is None:
                 self._forget()
 
+    async def _wait(self, seconds: float | None) -> None:
+        """Wait until the next look, after looks that took so many seconds; None if more of the picture is to be taken
+        at once. A feed that rests goes on as soon as somebody asks.
+        """
+        if seconds is None:
+            await asyncio.sleep(0)
+        elif self._is_wanted:
+            await asyncio.sleep(max(self._pause, SHARE * seconds))
+        else:
+            self._wanted.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), max(REST, SHARE * seconds))
+
     def _publish(self, number: int) -> bool:
+        """Make an edition of what has changed; says whether there is one. While nobody looks, no edition is kept."""
         tables = self._drawer.tables
         changed = tables.changes()
-        if not changed:
+        if not self._is_wanted:
+            self._drop_editions()
+            return False
+        follows = bool(self._editions)  # nobody has an edition before the first one
+        if follows and not changed:
             return False
         for namespace in changed:
             self._whole.pop(namespace, None)
-        follows = bool(self._editions)  # nobody has an edition before the first one
         changes = {namespace: written(each) for namespace, each in changed.items()} if follows else {}
         edition = Edition(number, tables.namespaces, changes)
         self._editions.append(edition)

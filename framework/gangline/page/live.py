@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -62,6 +63,16 @@ def taker_of(scheduler: ShownScheduler, clock: Clock, leads: Callable[[], bool],
     return Taker(scheduler.cache, scheduler.queue, scheduler.groups, topology, leads, clock, expecting, history)
 
 
+@dataclass(frozen=True, slots=True)
+class LivePage:
+    """The page, and what its server calls."""
+
+    handlers: Mapping[str, Handler]
+    """By their paths."""
+    end: Callable[[], None]
+    """Ends all streams."""
+
+
 def live_page(
     scheduler: ShownScheduler,
     clock: Clock,
@@ -69,8 +80,8 @@ def live_page(
     decision_of: DecisionOf,
     remedies_of: RemediesOf,
     loop: asyncio.AbstractEventLoop,
-) -> tuple[Mapping[str, Handler], Callable[[], None]]:
-    """The handlers by their paths, to be put behind the guard, and what ends all streams.
+) -> LivePage:
+    """The page, to be put behind the guard.
 
     ``loop`` is the loop of the scheduler, in which this is called. ``decision_of`` may be called in any thread,
     ``remedies_of`` is called in that of the endpoints.
@@ -95,7 +106,7 @@ def live_page(
             loop.call_soon_threadsafe(keeping.cancel)
 
     feed = Feed(looking)
-    return page(feed, viewer_of, decision_of, remedies_of=remedies_of), close
+    return LivePage(page(feed, viewer_of, decision_of, remedies_of=remedies_of), close)
 
 
 async def _kept(history: ClusterHistory) -> None:

@@ -15,16 +15,19 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import resources
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import msgspec
 from aiohttp import web
 
-from gangline.errors import GanglineError
+from gangline.errors import AskLater, GanglineError
+from gangline.page.bundling import bundled
 from gangline.page.feed import Edition, Feed
 from gangline.page.sight import PageViewer, Position, hash_of, position_of, seen_by
 from gangline.page.tables import EVERYBODY, joined
 from gangline.process.guarding import Handler
+from gangline.process.hosts import is_from_elsewhere
 from gangline.telemetry.encodings import gzip_accepted
 
 PATH = "/ui"
@@ -36,6 +39,14 @@ MOST_STREAMS, MOST_OF_ONE = 64, 16
 """Streams at a time, at most: of all viewers together, and of one viewer."""
 MOST_QUESTIONS_OF_ONE = 2
 """Questions of one viewer about what would let units start, at a time, at most: others want to ask, too."""
+MOST_STATES, MOST_STATES_OF_ONE = 16, 4
+"""Whole pictures that are on their way at a time, at most: to all viewers together, and to one. Others wait, because
+each picture takes memory until its viewer has read it.
+"""
+PIECE = 64 * 1024
+"""Bytes of an answer that are handed to a connection at a time; a slow reader holds up the rest."""
+PAUSE = 5
+"""Seconds after which to ask again, if nothing else is known."""
 BEAT = 5.0
 """Seconds after which a stream without news sends an empty line, so that a viewer who has gone is noticed."""
 POLICY = (
@@ -53,27 +64,9 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 """The headers of every answer."""
-_MODULES = (
-    "canvas",
-    "colours",
-    "details",
-    "dom",
-    "feed",
-    "layer",
-    "layout",
-    "lists",
-    "main",
-    "model",
-    "past",
-    "remedies",
-    "timeline",
-    "why",
-)
-FILES = {
-    "style.css": "text/css",
-    "icon.svg": "image/svg+xml",
-    **{f"{name}.js": "text/javascript" for name in _MODULES},
-}
+SCRIPT = "page.js"
+"""All modules of the page in one file."""
+FILES = {"style.css": "text/css", "icon.svg": "image/svg+xml", SCRIPT: "text/javascript"}
 """The files that the page loads, each with its content type."""
 
 ViewerOf = Callable[[web.Request], PageViewer]
@@ -94,11 +87,14 @@ class TriedChanges(Protocol):
         ...
 
 
-RemediesOf = Callable[[str], Awaitable[TriedChanges | None]]
-"""What would let a unit start, by the unit's identity; None if the unit waits no longer. Raises GanglineError."""
+RemediesOf = Callable[[str, str], Awaitable[TriedChanges | None]]
+"""What would let a unit start, by the unit's identity and the name of the viewer; None if the unit waits no longer.
+
+Raises GanglineError: AskLater if the viewer asks too much. It is cancelled if the viewer goes.
+"""
 
 
-async def _no_remedies(unit: str) -> None:
+async def _no_remedies(unit: str, viewer: str) -> None:
     """Nobody tries changes."""
 
 
@@ -114,23 +110,52 @@ def page(
     return {
         PATH: pages.index,
         **{f"{PATH}/{name}": _file(name, kind) for name, kind in FILES.items()},
-        f"{PATH}/state": pages.state,
-        f"{PATH}/events": pages.events,
-        f"{PATH}/why": pages.why,
-        f"{PATH}/remedies": pages.remedies,
+        f"{PATH}/state": _for_the_page(pages.state),
+        f"{PATH}/events": _for_the_page(pages.events),
+        f"{PATH}/why": _for_the_page(pages.why),
+        f"{PATH}/remedies": _for_the_page(pages.remedies),
     }
+
+
+def _for_the_page(handler: Handler) -> Handler:
+    """The handler without requests that the page does not send: those of pages of other sites, and those with a body.
+
+    While a body is on its way, nobody would notice that its sender has gone.
+    """
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if is_from_elsewhere(request):
+            return web.Response(status=403, text="asked by a page of another site\n", headers=HEADERS)
+        if request.body_exists:
+            return web.Response(status=400, text="a request here has no body\n", headers=HEADERS)
+        return await handler(request)
+
+    return handle
 
 
 def _file(name: str, kind: str) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
-        return web.Response(body=_read(name), content_type=kind, charset="utf-8", headers=HEADERS)
+        headers = {**HEADERS, "Vary": "Accept-Encoding"}
+        body = _read(name)
+        if gzip_accepted(request.headers.get("Accept-Encoding", "")):
+            body, headers["Content-Encoding"] = _compressed(name), "gzip"
+        return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
 
     return handle
 
 
 @cache
 def _read(name: str) -> bytes:
-    return (resources.files("gangline.page") / "assets" / name).read_bytes()
+    assets = resources.files("gangline.page") / "assets"
+    if name == SCRIPT:
+        scripts = [each for each in assets.iterdir() if each.name.endswith(".js")]
+        return bundled({each.name.removesuffix(".js"): each.read_text("utf-8") for each in scripts}).encode()
+    return (assets / name).read_bytes()
+
+
+@cache
+def _compressed(name: str) -> bytes:
+    return gzip.compress(_read(name), mtime=0)
 
 
 class _Pages:
@@ -146,6 +171,8 @@ class _Pages:
         self._viewer_of = viewer_of
         self._streams: Counter[str] = Counter()
         self._questions: Counter[str] = Counter()
+        self._states: Counter[str] = Counter()
+        self._room = asyncio.Semaphore(MOST_STATES)
         self._index = _file("index.html", "text/html")
 
     async def index(self, request: web.Request) -> web.StreamResponse:
@@ -155,17 +182,24 @@ class _Pages:
 
     async def state(self, request: web.Request) -> web.StreamResponse:
         """The newest edition as a whole."""
+        viewer = self._viewer_of(request)
+        if self._states[viewer.name] >= MOST_STATES_OF_ONE:
+            return _too_much(AskLater("you ask too much at a time", PAUSE))
+        with _counted(self._states, viewer):
+            async with self._room:
+                return await self._state(request, viewer)
+
+    async def _state(self, request: web.Request, viewer: PageViewer) -> web.StreamResponse:
         try:
-            edition, seen = await self._seen(self._viewer_of(request))
+            edition, seen = await self._seen(viewer)
         except GanglineError:
             return _refused("the API server does not say what you may see")
-        parts = {name: self._feed.whole(name) for name in seen}
-        body = joined(str(self._position(edition, seen)), parts)
-        headers = {**HEADERS, "Content-Type": "application/json", "Vary": "Accept-Encoding"}
+        body = joined(str(self._position(edition, seen)), {name: self._feed.whole(name) for name in seen})
+        headers = {"Vary": "Accept-Encoding"}
         if gzip_accepted(request.headers.get("Accept-Encoding", "")):
             body = await asyncio.to_thread(gzip.compress, body, 1, mtime=0)
             headers["Content-Encoding"] = "gzip"
-        return web.Response(body=body, headers=headers)
+        return await _sent(request, body, headers)
 
     async def _seen(self, viewer: PageViewer) -> tuple[Edition, frozenset[str]]:
         """The newest edition, and the namespaces that a viewer may see of it. A namespace that is created meanwhile is
@@ -182,13 +216,10 @@ class _Pages:
         """The decision that put a pod on its node, or null: ``?namespace=NAMESPACE&pod=NAME``."""
         namespace, name = request.query.get("namespace", ""), request.query.get("pod", "")
         try:
-            known = {namespace} & (
-                await self._feed.newest()
-            ).namespaces  # for unknown namespaces the API server is not asked
-            seen = await seen_by(self._viewer_of(request), known)
+            _, seen = await self._seen(self._viewer_of(request))
         except GanglineError:
             return _refused("the API server does not say what you may see")
-        uid = self._feed.uid_of(namespace, name) if namespace and namespace in seen else None
+        uid = self._feed.uid_of(namespace, name) if namespace in seen else None
         found = self._decision_of(uid) if uid is not None else None
         return _json(msgspec.json.encode(found))
 
@@ -196,21 +227,25 @@ class _Pages:
         """What would let a unit start, or null if it waits no longer: ``?namespace=NAMESPACE&unit=IDENTITY``."""
         namespace, unit = request.query.get("namespace", ""), request.query.get("unit", "")
         viewer = self._viewer_of(request)
+        if request.method == "HEAD":
+            return _json(b"")
         try:
-            known = {namespace} & (await self._feed.newest()).namespaces
-            if namespace not in await seen_by(viewer, known) or not self._feed.has_unit(namespace, unit):
+            _, seen = await self._seen(viewer)
+            if namespace not in seen or not self._feed.has_unit(namespace, unit):
                 return _json(b"null")
         except GanglineError:
             return _refused("the API server does not say what you may see")
         if self._questions[viewer.name] >= MOST_QUESTIONS_OF_ONE:
-            return _refused("you ask too much at a time")
+            return _too_much(AskLater("you ask too much at a time", PAUSE))
         try:
             with _counted(self._questions, viewer):
-                found = await self._remedies_of(unit)
-                seen = await seen_by(viewer, found.namespaces) if found is not None else ()
+                found = await self._remedies_of(unit, viewer.name)
+                seen = await seen_by(viewer, {namespace, *(found.namespaces if found is not None else ())})
+                return await _sent(request, found.told(seen) if found is not None and namespace in seen else b"null")
+        except AskLater as error:
+            return _too_much(error)
         except GanglineError as error:
             return _refused(str(error))
-        return _json(b"null" if found is None else found.told(seen))
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """The changes after a position, which is in the header Last-Event-ID or in ``?after=``."""
@@ -296,5 +331,22 @@ def _json(body: bytes) -> web.Response:
     return web.Response(body=body, content_type="application/json", headers=HEADERS)
 
 
+async def _sent(
+    request: web.Request, body: bytes, headers: Mapping[str, str] = MappingProxyType({})
+) -> web.StreamResponse:
+    """An answer with a long body of JSON, when the client has read it, but for a few pieces."""
+    response = web.StreamResponse(headers={**HEADERS, "Content-Type": "application/json", **headers})
+    response.content_length = len(body)
+    await response.prepare(request)
+    if request.method != "HEAD":
+        for start in range(0, len(body), PIECE):
+            await response.write(body[start : start + PIECE])
+    return response
+
+
 def _refused(why: str) -> web.Response:
-    return web.Response(status=503, text=f"{why}\n", headers={**HEADERS, "Retry-After": "5"})
+    return web.Response(status=503, text=f"{why}\n", headers={**HEADERS, "Retry-After": str(PAUSE)})
+
+
+def _too_much(error: AskLater) -> web.Response:
+    return web.Response(status=429, text=f"{error}\n", headers={**HEADERS, "Retry-After": str(error.seconds)})

@@ -1,4 +1,6 @@
-"""Protects servers for users of this machine from DNS rebinding: they answer only requests to names of this machine.
+"""Protects users from pages of other sites, whose browsers send requests as those pages want.
+
+`for_this_machine` protects servers for users of this machine from DNS rebinding.
 
 The owner of another site can let the site's name resolve to 127.0.0.1. A browser then takes answers of this machine for
 answers of that site, whose scripts may read them. But the browser still sends the site's name in the header Host.
@@ -11,6 +13,19 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 from yarl import URL
+
+
+def is_from_elsewhere(request: web.Request) -> bool:
+    """Whether a browser sends this request for a page of another site, or of another port of this machine.
+
+    Browsers add cookies and client certificates to such requests, too. They say who asks in Sec-Fetch-Site; old ones
+    say less, in Origin. Other programs say nothing.
+    """
+    site = request.headers.get("Sec-Fetch-Site")
+    if site is not None:
+        return site not in ("same-origin", "none")
+    origin = request.headers.get("Origin")
+    return origin is not None and origin.partition("://")[2] != request.headers.get("Host", "")
 
 
 def is_loopback(host: str) -> bool:

@@ -5,6 +5,8 @@ aiohttp limits neither: it serves a client for ever, even if the client sends a 
 There is always room for one more connection: if there are too many, the listener closes the connection that has been
 without a request longest or, if all have a request, the one with the oldest request. So a client that opens many
 connections loses its own.
+
+A handler is cancelled when the connection of its request is closed: nobody works for a client that has gone.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ _QUIET.disabled = True
 """aiohttp logs a traceback for each request that is not HTTP, so that any client of the port could fill the disk."""
 DRAIN = 5.0
 """Seconds that requests have to finish when a listener stops."""
+MOST_AHEAD = 8
+"""Requests that a client may send on a connection before it has the answer to the first one."""
 BREATH = 0.1
 """Seconds until the next try after a connection could not be accepted."""
 
@@ -79,7 +83,7 @@ class Listener:
         self._context = context
         self._limits = limits
         app.middlewares.insert(0, self._bounded)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=DRAIN)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=DRAIN, handler_cancellation=True)
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._opening = 0
@@ -252,6 +256,12 @@ class _Handler(web.RequestHandler):
         super().connection_made(transport)
         self._mine = cast(Transport, transport)
         self._made(self._mine)
+
+    def data_received(self, data: bytes) -> None:
+        """Cuts off who sends requests far ahead: behind them nobody would see that the client has gone."""
+        super().data_received(data)
+        if len(self._messages) > MOST_AHEAD + 1 and self._mine is not None:  # the first one may be among them
+            self._mine.abort()
 
     def handle_error(
         self,

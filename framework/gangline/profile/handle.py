@@ -29,6 +29,7 @@ from gangline.state.node_view import NodeView, Rows
 from gangline.state.pods import PodInfo
 from gangline.state.topology import Topology
 from gangline.status import BoolColumn
+from gangline.telemetry.distribution import Distribution
 from gangline.telemetry.plugin_metrics import PluginMetrics
 
 
@@ -95,7 +96,7 @@ class AtWork(Protocol):
 
 
 P = TypeVar("P", bound=AtWork)
-M = TypeVar("M", Counter, Gauge, Histogram)
+M = TypeVar("M", Counter, Gauge, Histogram, Distribution)
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,6 +215,10 @@ class FrameworkHandle:
     def histogram(self, name: str, help: str, buckets: Sequence[float], labels: Iterable[str] = ()) -> Histogram:
         """A histogram of the plugin, as `metric`; the buckets are those of the first call."""
         return self._own("histogram", Histogram, name, help, labels, buckets)
+
+    def distribution(self, name: str, help: str, buckets: Sequence[float]) -> Distribution:
+        """A histogram of the plugin, as `histogram`, that counts a value any number of times at once."""
+        return self._own("distribution", Distribution, name, help, (), buckets)
 
     def _own(
         self, what: str, kind: type[M], name: str, help: str, labels: Iterable[str], buckets: Sequence[float] = ()

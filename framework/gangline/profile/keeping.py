@@ -32,7 +32,7 @@ from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.leading import BestRows
 from gangline.profile.narrowing import mask_of, nothing_left
 from gangline.sizes import CacheByUse, quick_size_of
-from gangline.state.changes import OWN, PODS, ChangeLog, Changes, positions_in, positions_of, together
+from gangline.state.changes import PODS, ChangeLog, Changes, positions_in, positions_of, together
 from gangline.state.node_view import NodeView, Rows
 from gangline.state.nodes import Nodes
 from gangline.state.pods import PodInfo
@@ -160,7 +160,7 @@ class Kept:
         if len(entry.feasible) != nodes.size:
             return False
         row = entry.log.only_row(entry.position)
-        if row >= 0:
+        if 0 <= row < nodes.size:
             self._evaluate_row(entry, pod, row)
             entry.position = position
             return True
@@ -168,7 +168,7 @@ class Kept:
         if changed is None:
             return False
         rows, kinds = changed
-        if kinds & OWN:
+        if entry.log is not nodes.changes:  # plugins may note rows that no node has
             rows = rows[rows < nodes.size]
         if len(rows) == 1 and kinds == PODS:
             self._evaluate_row(entry, pod, int(rows[0]))

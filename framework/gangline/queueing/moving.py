@@ -41,8 +41,15 @@ class QueuedProfile:
 class Moving:
     """The places of units, and the units that are to be moved. The caller passes the time."""
 
-    def __init__(self, nominations: Nominated, keep_together: Callable[[Unit, float], bool]) -> None:
-        """`keep_together` queues anew the members that left a unit; returns whether the unit still has members."""
+    def __init__(
+        self,
+        nominations: Nominated,
+        keep_together: Callable[[Unit, float], bool],
+        freed: Callable[[PodInfo, float], None],
+    ) -> None:
+        """`keep_together` queues anew the members that left a unit; returns whether the unit still has members. `freed`
+        is told of a waiting pod that keeps the room for which it is nominated no longer.
+        """
         self.settings = QueueSettings()
         self.profiles: dict[str, QueuedProfile] = {}
         self.active = Turns()
@@ -52,6 +59,7 @@ class Moving:
         """The number of pods in each place."""
         self._nominations = nominations
         self._keep_together = keep_together
+        self._freed = freed
         self._again: OrderedDict[Unit, None] = OrderedDict()
         """Unschedulable and gated units that are to be tried or asked about again."""
         self._next: OrderedDict[Alike, None] = OrderedDict()
@@ -94,6 +102,7 @@ class Moving:
         if status.is_success:
             self._activate(unit, now)
             return
+        kept_room = unit.place is Place.GATED and not unit.lacks_members
         unit.rejected_by = status.held_by | {status.plugin}
         unit.is_held = bool(status.held_by)
         unit.message = status.message
@@ -101,6 +110,10 @@ class Moving:
         self.wanting.begin(unit)
         if status.code is Code.ERROR:  # a plugin's fault may be over without any cluster event
             self.waking.look_at(unit, now + FAULT_RETRY)
+        if kept_room and unit.lacks_members:
+            meant = next((pod for pod in unit.members if pod.nominated_node_name), None)
+            if meant is not None:
+                self._freed(meant, now)
 
     def admit_again(self, unit: Unit, now: float) -> None:
         """The reason why the unit was gated may be gone: ask the `pre_enqueue` plugins again."""

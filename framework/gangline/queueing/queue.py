@@ -57,7 +57,7 @@ class SchedulingQueue:
         self._flights = Flights()
         self._events = 0
         """The number of events that have come."""
-        self._moving = Moving(self.nominations, self._keep_together)
+        self._moving = Moving(self.nominations, self._keep_together, self._freed)
         self._wanting = self._moving.wanting
         self.configure(settings or QueueSettings())
 
@@ -327,8 +327,12 @@ class SchedulingQueue:
             for pod in strangers:
                 self.add(pod, now)
                 if pod.nominated_node_name:  # the pod may no longer keep room from others, as in an incomplete group
-                    self._note(ClusterEvent("pods", Action.DELETE), pod, None, now)
+                    self._freed(pod, now)
         return unit.place is not Place.GONE
+
+    def _freed(self, pod: PodInfo, now: float) -> None:
+        """The room for which a waiting pod is nominated may be used by others now."""
+        self._note(ClusterEvent("pods", Action.DELETE), pod, None, now)
 
 
 def _differ(before: PodInfo, after: PodInfo) -> bool:

@@ -10,6 +10,6 @@ sorts the possible changes by columns, and tries the most promising ones first.
 """
 
 from gangline.remedies.finding import find_remedies
-from gangline.remedies.remedy import Remedies, Remedy, RemedyCost, RemedyKind
+from gangline.remedies.remedy import Remedies, Remedy, RemedyCost, RemedyKind, joined
 
-__all__ = ["Remedies", "Remedy", "RemedyCost", "RemedyKind", "find_remedies"]
+__all__ = ["Remedies", "Remedy", "RemedyCost", "RemedyKind", "find_remedies", "joined"]

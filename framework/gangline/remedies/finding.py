@@ -30,7 +30,22 @@ _FINDERS: tuple[Callable[[Trial], Iterator[Remedy]], ...] = (
 )
 
 
-def find_remedies(unit: Unit, runtime: Runtime, cache: Cache, nominations: Nominations, now: float) -> Remedies:
+Tell = Callable[[Remedies], None]
+"""Called with each remedy as soon as it is verified, as the only one of an answer that is not complete."""
+
+
+def tell_nobody(part: Remedies) -> None:
+    """Nobody wants to know before the search is over."""
+
+
+def find_remedies(
+    unit: Unit,
+    runtime: Runtime,
+    cache: Cache,
+    nominations: Nominations,
+    now: float,
+    tell: Tell = tell_nobody,
+) -> Remedies:
     """The remedies for a waiting unit; `now` is in seconds of the unit's clock. The cluster is as before afterwards."""
     trial = Trial(unit, runtime, cache, nominations, now)
     for pod in trial.pods:
@@ -45,5 +60,7 @@ def find_remedies(unit: Unit, runtime: Runtime, cache: Cache, nominations: Nomin
         with trial.finding():
             if finder is _FINDERS[0] and trial.starts():
                 return Remedies(trial.name, tried=1, note="it would start as things are")
-            found += finder(trial)
+            for remedy in finder(trial):
+                found.append(remedy)
+                tell(Remedies(trial.name, (remedy,), trial.tried, is_complete=False))
     return Remedies(trial.name, cheapest_first(found), trial.tried, not trial.is_cut)

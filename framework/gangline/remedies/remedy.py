@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -64,7 +64,7 @@ class Remedies(msgspec.Struct, frozen=True, rename="camel"):
     tried: int = 0
     """How many changes were tried."""
     is_complete: bool = True
-    """False if attempts or time ran out for some kind, so that there may be cheaper remedies."""
+    """False if the search was not finished, because attempts or time ran out: there may be cheaper remedies."""
     note: str = ""
     """Why no change was tried; "" if some were."""
 
@@ -75,6 +75,14 @@ _KINDS = list(RemedyKind)
 def cheapest_first(remedies: list[Remedy]) -> tuple[Remedy, ...]:
     """The remedies in the order of their costs; remedies of equal costs in the order of their kinds."""
     return tuple(sorted(remedies, key=lambda each: (each.cost, _KINDS.index(each.kind))))
+
+
+def joined(parts: Sequence[Remedies]) -> Remedies | None:
+    """The remedies of all parts of one answer, and the rest as the last part says it; None without any part."""
+    if not parts:
+        return None
+    found = [remedy for part in parts for remedy in part.remedies]
+    return msgspec.structs.replace(parts[-1], remedies=cheapest_first(found))
 
 
 _MOST_NAMED = 4

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
@@ -15,20 +16,34 @@ HIDDEN = "You may not see all of the pods."
 """Ends a sentence without names."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ShownRemedies:
-    """The remedies for one unit, which everybody may see who may see the unit."""
+    """The remedies for one unit, which everybody may see who may see the unit.
+
+    Who asks again is told the same without any work; the names of a whole cluster's pods take long to write.
+    """
 
     found: Remedies
 
     @property
     def namespaces(self) -> frozenset[str]:
         """The namespaces of the pods that the remedies name."""
+        return self._named
+
+    @cached_property
+    def _named(self) -> frozenset[str]:
         return frozenset(name for remedy in self.found.remedies for name in _namespaces(remedy))
 
     def told(self, seen: Collection[str]) -> bytes:
         """As JSON, for somebody who may see the pods of some of these namespaces."""
-        remedies = tuple(each if _namespaces(each) <= {*seen} else _unnamed(each) for each in self.found.remedies)
+        return self._told(self.namespaces & frozenset(seen))
+
+    @cached_property
+    def _told(self) -> Callable[[frozenset[str]], bytes]:
+        return lru_cache(maxsize=1)(self._written)
+
+    def _written(self, seen: frozenset[str]) -> bytes:
+        remedies = tuple(each if _namespaces(each) <= seen else _unnamed(each) for each in self.found.remedies)
         return msgspec.json.encode(msgspec.structs.replace(self.found, remedies=remedies))
 
 

@@ -118,12 +118,14 @@ def in_csv(path: Path) -> Iterator[Line]:
     yield Line(str(path), first, {}, columns)
     for number, text in texts:
         cells = _split(path, number, text)
-        if len(cells) > len(columns):
-            why = f"the header has {many(len(columns), 'column')}"
-            raise TraceError(str(path), number, f"column {len(columns) + 1}", why)
+        if len(cells) != len(columns):
+            place = min(len(cells), len(columns)) + 1
+            name = f" ({_shown(columns[place - 1])})" if place <= len(columns) else ""
+            why = f"the header has {many(len(columns), 'column')}, and the line {len(cells)}"
+            raise TraceError(str(path), number, f"column {place}{name}", why)
         if not text.isascii():
             _check_text(path, number, cells, columns)
-        yield Line(str(path), number, dict(zip(columns, cells, strict=False)), columns)
+        yield Line(str(path), number, dict(zip(columns, cells, strict=True)), columns)
 
 
 def _check_text(path: Path, number: int, cells: Sequence[str], columns: Sequence[str] = ()) -> None:

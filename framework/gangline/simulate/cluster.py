@@ -92,7 +92,8 @@ class SimulatedCluster:
     async def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> float:
         """Waits until the condition holds; returns the virtual seconds that passed. TimeoutError names waiting pods.
 
-        The condition is looked at every `STEP` seconds, but only once while nothing happens: no timer fires.
+        The condition is looked at every `STEP` seconds, but only once while nothing happens: no timer fires. A wait
+        without an end ends too when no timer is set.
         """
         loop, start = virtual_loop(), self.clock.monotonic()
         is_quiet = False
@@ -100,7 +101,10 @@ class SimulatedCluster:
             left = start + seconds - self.clock.monotonic()
             if left <= 0:
                 raise TimeoutError(f"not within {seconds:g} s; {self._waiting()}")
-            steps = max(1, math.ceil(min(loop.until_next_timer(), left) / STEP)) if is_quiet else 1
+            quiet = min(loop.until_next_timer(), left) if is_quiet else STEP
+            if quiet == math.inf:
+                raise TimeoutError(f"nothing can happen any more; {self._waiting()}")
+            steps = max(1, math.ceil(quiet / STEP))
             fired = loop.fired
             await asyncio.sleep(steps * STEP)
             is_quiet = loop.fired == fired + 1

@@ -91,11 +91,11 @@ async def _to_the_page(request: web.Request) -> web.StreamResponse:
     raise web.HTTPFound(PATH)
 
 
-async def _nothing(unit: str) -> None:
+async def _nothing(unit: str, viewer: str) -> None:
     """Of nothing that was filmed."""
 
 
-async def _remedies_of(scheduler: Scheduler, clock: Clock, uid: str) -> ShownRemedies | None:
+async def _remedies_of(scheduler: Scheduler, clock: Clock, uid: str, viewer: str) -> ShownRemedies | None:
     """What would let a unit start as things are at the end of the simulation, when nobody works on the columns."""
     unit = next((unit for unit in scheduler.queue if unit.uid == uid), None)
     runtime = scheduler.runtimes.get(unit.members[0].scheduler_name) if unit is not None and unit.members else None

@@ -35,7 +35,7 @@ Arguments = TypeVarTuple("Arguments")
 
 
 class Deadlock(GanglineError):
-    """Every task waits for another one, and no timer is set: virtual time cannot go on."""
+    """Every task waits for another one, or for ever, and no timer is set: virtual time cannot go on."""
 
     def __init__(self, waiting: tuple[str, ...]) -> None:
         super().__init__(waiting)
@@ -172,7 +172,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Makes the timers that are due ready; when idle, moves time on to the first of them."""
         self._drop_cancelled()
         if idle:
-            if not self._timers:
+            if not self._timers or self._timers[0][0] == math.inf:
                 self._give_up()
             self._virtual.move_to(self._timers[0][0])
         now = self.time()

@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 import msgspec
-import numpy as np
 
 from gangline.errors import GanglineError, InvalidObject
 from gangline.failures import Failures, being_built, cause_of, name_of
@@ -40,7 +39,6 @@ from gangline.state.transaction import Transaction, UndoLog
 
 ASSUMED_LIFETIME = 30.0
 """Seconds from the end of a binding until the API server is asked about a pod that the watch has not confirmed."""
-
 
 T = TypeVar("T", bound=HasMetadata)
 K = TypeVar("K", bound=Tracker)
@@ -183,11 +181,15 @@ class Cache:
 
     def touch(self, row: int, kind: int = NODE) -> None:
         """What plugins know of a node, or of the pods on it, has changed: the row is evaluated again."""
+        if row >= self.nodes.size:
+            raise ValueError(f"there is no row {row}")
         self.nodes.changes.note(row, kind)
 
     def touch_all(self, rows: Sequence[int], kind: int = NODE) -> None:
         """As `touch` for each of these rows."""
-        self.nodes.changes.note_rows(np.array(rows, dtype=np.intp), kind)
+        if len(rows) and max(rows) >= self.nodes.size:
+            raise ValueError(f"there is no row {max(rows)}")
+        self.nodes.changes.note_rows(rows, kind)
 
     def transaction(self) -> Transaction:
         """A block of hypothetical steps."""

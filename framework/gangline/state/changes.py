@@ -15,6 +15,7 @@ PODS = 2
 """A change of the pods on the node."""
 OWN = 4
 """A change in a plugin's own column."""
+_KINDS = NODE | PODS | OWN
 
 
 _Rows = NDArray[np.intp]
@@ -65,11 +66,16 @@ class Changes:
         self._read = 0
 
     def note(self, row: int, kind: int = OWN) -> None:
-        """This row changed. Raises TypeError or ValueError for an invalid row, like the -1 of a pod without a node."""
-        if kind == OWN:
-            row = operator.index(row)
-            if not 0 <= row < MOST_ROWS:
-                raise ValueError(f"there is no row {row}")
+        """This row changed. Raises TypeError or ValueError and notes nothing for an invalid row, like the -1 of a pod
+        without a node, and for an invalid kind.
+        """
+        row = operator.index(row)
+        if not 0 <= row < MOST_ROWS:
+            raise ValueError(f"there is no row {row}")
+        self.note_valid(row, _valid(kind))
+
+    def note_valid(self, row: int, kind: int) -> None:
+        """As `note`, for the owner of the rows: row and kind are valid."""
         log = self._log
         log.append(row)
         self.position = self._after[kind] = self.position + 1
@@ -81,22 +87,26 @@ class Changes:
         del self._log[: self._keep]
         self._base += self._keep
 
-    def note_rows(self, rows: _Rows, kind: int = OWN) -> None:
-        """These rows changed."""
+    def note_rows(self, rows: Sequence[int] | _Rows, kind: int = OWN) -> None:
+        """These rows changed. Raises as `note` does, and then notes none of them."""
+        valid = [operator.index(row) for row in (rows.tolist() if isinstance(rows, np.ndarray) else rows)]
+        if valid and not 0 <= min(valid) <= max(valid) < MOST_ROWS:
+            raise ValueError(f"there is no row {min(valid) if min(valid) < 0 else max(valid)}")
+        self.note_all_valid(valid, _valid(kind))
+
+    def note_all_valid(self, rows: Sequence[int], kind: int) -> None:
+        """As `note_rows`, for the owner of the rows: rows and kind are valid."""
         if len(rows) > self._keep:
             self.note_all(kind)
-        elif kind == OWN:  # the rows come from a plugin
-            for row in rows.tolist():
-                self.note(row, kind)
         elif len(rows):
-            self._log += rows.tolist()
+            self._log += rows
             self.position = self._after[kind] = self.position + len(rows)
             if len(self._log) > 2 * self._keep:
                 self._forget_some()
 
     def note_all(self, kind: int = OWN) -> None:
-        """Every row changed."""
-        self._read = self._base = self._after[kind] = self.position = self.position + 1
+        """Every row changed. Raises TypeError or ValueError for an invalid kind."""
+        self._read = self._base = self._after[_valid(kind)] = self.position = self.position + 1
         self._log.clear()
 
     def since(self, position: int, limit: int) -> tuple[_Rows, int] | None:
@@ -133,6 +143,13 @@ class Changes:
             if after > position:
                 kinds |= kind
         return kinds
+
+
+def _valid(kind: int) -> int:
+    """The kind, or several ORed. Raises TypeError and ValueError: kinds of all changes are ORed by readers."""
+    if not 0 < kind <= _KINDS:
+        raise ValueError(f"there is no kind {kind} of changes")
+    return operator.index(kind)
 
 
 class Together:

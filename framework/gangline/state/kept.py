@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gangline.failures import shown
 from gangline.sizes import BoundedCache, quick_size_of
-from gangline.state.changes import OWN, ChangeLog, Changes, together
+from gangline.state.changes import ChangeLog, Changes, together
 from gangline.state.node_view import NodeView, Rows
 from gangline.status import read_only
 
@@ -104,12 +104,12 @@ class KeptColumns(Generic[K, V]):
             return kept.shown
         if kept is not None and kept.columns[0].shape[-1] == len(nodes):
             row = logs.only_row(kept.position)
-            if row >= 0:
+            if 0 <= row < len(nodes):
                 return self._update(kept, key, nodes.at_row(row), position)
             changed = logs.since(kept.position, 2 * nodes.few)
             if changed is not None:
-                rows, kinds = changed
-                if kinds & OWN:
+                rows, _ = changed
+                if self._own:  # plugins may note rows that no node has
                     rows = rows[rows < len(nodes)]
                 return self._update(kept, key, nodes.at(rows), position)
         answer = self._evaluate(key, nodes)

@@ -145,7 +145,7 @@ class Nodes:
         self.labels.update(row, node.metadata.labels or {})
         self.annotations.update(row, node.metadata.annotations or {})
         self.images.update(row, node.status.images)
-        self.changes.note(row, NODE)
+        self.changes.note_valid(row, NODE)
         return row
 
     def remove(self, name: str) -> int | None:
@@ -164,7 +164,7 @@ class Nodes:
         self.images.update(row, [])
         self.count -= 1
         self._free.append(row)
-        self.changes.note(row, NODE)
+        self.changes.note_valid(row, NODE)
         return row
 
     def place(self, pod: PodInfo, row: int) -> None:
@@ -177,7 +177,7 @@ class Nodes:
         nonzero[1][row] += memory
         self.pods_on[row][pod.uid] = pod
         put_on(pod.slot, row)
-        self.changes.note(row, PODS)
+        self.changes.note_valid(row, PODS)
 
     def place_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> None:
         """Put pods of one class on nodes, as `place`, but column by column; `rows` may name a row several times."""
@@ -189,7 +189,7 @@ class Nodes:
         for pod, row in zip(pods, rows, strict=True):
             pods_on[row][pod.uid] = pod
             put_on(pod.slot, row)
-        self.changes.note_rows(index, PODS)
+        self.changes.note_all_valid(index.tolist(), PODS)
 
     def unplace(self, pod: PodInfo) -> None:
         """Take a pod off its node."""
@@ -201,7 +201,7 @@ class Nodes:
         nonzero[1][row] -= memory
         del self.pods_on[row][pod.uid]
         put_on(pod.slot, -1)
-        self.changes.note(row, PODS)
+        self.changes.note_valid(row, PODS)
 
     def _offer(self, row: int, amounts: Mapping[str, int]) -> None:
         """The node in the row has these allocatable amounts now."""

@@ -109,7 +109,7 @@ SET_ASIDE = Described(
 )
 INFORMER_RELISTS = Described(
     "gangline_informer_relists",
-    "Full lists since the start, the first one too.",
+    "Full lists since the start, the first one too, by all watches of the resource that are in use.",
     ("resource",),
 )
 EVENTS_DROPPED = Described(

@@ -76,6 +76,7 @@ class GroupMetrics:
 
     ERRORS = "topology_scheduler_errors"
     """A counter that plugins ask for, too."""
+    ERROR_LABELS = ("type",)
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._placements = Placements()
@@ -83,7 +84,7 @@ class GroupMetrics:
         self.errors = Counter(
             self.ERRORS,
             "Decisions that placed nothing, by type: placement_STRATEGY, invalid_gpu_requirements, invalid_strategy.",
-            ("type",),
+            self.ERROR_LABELS,
             registry=registry,
         )
         self._scores = Histogram(

@@ -101,7 +101,7 @@ class Metrics:
         self.failures = Failures()
         registry.register(self.failures.failed)
         registry.register(self.failures.held)
-        self.of_plugins = PluginMetrics(registry, {self.groups.ERRORS: self.groups.errors})
+        self.of_plugins = PluginMetrics(registry, {self.groups.ERRORS: (self.groups.errors, self.groups.ERROR_LABELS)})
         """What the plugins of the configuration in use have registered."""
         registry.register(_InUse(self))
         self.invalid_objects = Counter(*families.INVALID_OBJECTS, registry=registry)

@@ -9,7 +9,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-M = TypeVar("M", Counter, Gauge, Histogram)
+from gangline.telemetry.distribution import Distribution
+
+M = TypeVar("M", Counter, Gauge, Histogram, Distribution)
 Shape = tuple[type[Any], tuple[str, ...], tuple[float, ...]]
 """The kind, the labels and the buckets of a metric."""
 
@@ -17,7 +19,7 @@ Shape = tuple[type[Any], tuple[str, ...], tuple[float, ...]]
 class _Name(Collector):
     """The name of a metric without its samples: a scrape that comes while it is registered shows nothing twice."""
 
-    def __init__(self, metric: Counter | Gauge | Histogram) -> None:
+    def __init__(self, metric: Counter | Gauge | Histogram | Distribution) -> None:
         self._metric = metric
 
     def describe(self) -> Iterable[Metric]:
@@ -36,9 +38,10 @@ class PluginMetrics(Collector):
     def __init__(
         self,
         framework: CollectorRegistry,
-        common: Mapping[str, Counter],
+        common: Mapping[str, tuple[Counter, tuple[str, ...]]],
         before: PluginMetrics | None = None,
     ) -> None:
+        """`common` has the counters of the framework that plugins may ask for, with their labels."""
         self._framework = framework
         self._common = common
         self._before = before._known if before is not None else {}
@@ -61,7 +64,8 @@ class PluginMetrics(Collector):
         """
         shape = (kind, tuple(labels), tuple(buckets or ()))
         if name in self._common:
-            known: tuple[Shape, Any] = (Counter, self._common[name]._labelnames, ()), self._common[name]
+            counter, common_labels = self._common[name]
+            known: tuple[Shape, Any] = (Counter, common_labels, ()), counter
         elif name in self._known:
             known = self._known[name]
         else:

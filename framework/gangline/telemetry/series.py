@@ -16,10 +16,10 @@ class Series:
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
-    def observe(self, value: float) -> None:
-        """Count one value."""
-        self.counts[bisect_left(self._bounds, value)] += 1
-        self.total += value
+    def observe(self, value: float, number: int = 1) -> None:
+        """Count a value so many times."""
+        self.counts[bisect_left(self._bounds, value)] += number
+        self.total += value * number
 
     @property
     def bounds(self) -> tuple[float, ...]:

@@ -35,6 +35,7 @@ class ClusterOverHttp:
     def __init__(self, folder: Path) -> None:
         self.server = InMemoryServer(SystemClock())
         self.refused: dict[str, tuple[int, str]] = {}
+        self.asked: list[str] = []
         self.url = ""
         self.kubeconfig = folder / "kubeconfig"
         self.watched = asyncio.Event()
@@ -96,6 +97,7 @@ class ClusterOverHttp:
     # Serving
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(request.path_qs)
         if request.path in self.refused:
             status, message = self.refused[request.path]
             return web.json_response(failure(status, "Refused", message), status=status)

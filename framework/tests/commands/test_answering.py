@@ -39,8 +39,8 @@ def words(found: Answer) -> str:
     return screen.file.getvalue()
 
 
-async def chosen(files: tuple[str, ...] = (), profile: str | None = None, running: Running | None = None) -> Judges:
-    return await judges(SimulatedClient(SimulatedCluster().server), files, profile, running)
+def chosen(files: tuple[str, ...] = (), profile: str | None = None, running: Running | None = None) -> Judges:
+    return judges(files, profile, running)
 
 
 def small(*nodes: model.Node) -> SimulatedCluster:
@@ -52,19 +52,19 @@ def small(*nodes: model.Node) -> SimulatedCluster:
 # Who judges
 
 
-async def test_the_running_scheduler_judges_before_what_is_installed() -> None:
+def test_the_running_scheduler_judges_before_what_is_installed() -> None:
     running = Running("the running scheduler", GANGS)
 
-    assert (await chosen(running=running)).serves == ["gangs"]
-    assert (await chosen(profile="gpu-scheduler", running=running)).serves == ["gpu-scheduler"]
-    assert "gpu-scheduler" in (await chosen()).serves
+    assert chosen(running=running).serves == ["gangs"]
+    assert chosen(profile="gpu-scheduler", running=running).serves == ["gpu-scheduler"]
+    assert "gpu-scheduler" in chosen().serves
 
 
 def test_a_pod_is_judged_by_the_installed_profile_that_serves_it() -> None:
     cluster = small(make_node("a", cpu=100), make_node("b", cpu=100))
     cluster.create(PODS, make_pod("there", gpus=1, node="a"), make_pod("p", gpus=1, scheduler_name="gpu-scheduler"))
 
-    found = asked(cluster, POD, cluster.play(chosen))
+    found = asked(cluster, POD, chosen())
 
     assert found.report is not None and found.report.best == ["a"]
     assert found.report.weights["NodeResourcesFit"] == 10
@@ -84,7 +84,7 @@ def test_a_named_profile_judges_whatever_the_pod_names() -> None:
     cluster = small()
     cluster.create(PODS, make_pod("p", scheduler_name="somebody-else"))
 
-    found = asked(cluster, POD, cluster.play(lambda: chosen(profile="gpu-scheduler")))
+    found = asked(cluster, POD, chosen(profile="gpu-scheduler"))
 
     assert found.report is not None and found.report.profile == "gpu-scheduler" and not found.notes
 

@@ -73,4 +73,7 @@ def test_ensure_says_which_credentials_are_missing(tmp_path: Path) -> None:
 
     result = typed("ensure", *NAMED, "--secret", "s", "--kubeconfig", missing)
 
-    assert str(result.exception) == f"{missing}: no such file"
+    assert str(result.exception) == (
+        f"no API server is known: {missing}: no such file; name a kubeconfig with --kubeconfig or $KUBECONFIG, "
+        "and one of its contexts with --context"
+    )

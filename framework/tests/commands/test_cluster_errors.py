@@ -5,17 +5,39 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import ssl
 import sys
+from collections.abc import AsyncIterator
 from contextlib import redirect_stderr, redirect_stdout
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from gangline import main
+from gangline.certificates import issue
+from gangline.commands.options import Connection
+from gangline.commands.reaching import reached
+from gangline.errors import ClusterError
 
 from .cluster_over_http import ClusterOverHttp
 
-READING = [("status",), ("topology",), ("explain", "p"), ("defrag", "plan"), ("defrag", "apply", "--yes")]
+READING = [
+    ("status",),
+    ("topology",),
+    ("explain", "p"),
+    ("explain", "-A", "-l", "a=b"),
+    ("whatif", "--gang", "2x1"),
+    ("whatif", "--drain", "a"),
+    ("snapshot", "save", "/nowhere/cluster.gz"),
+    ("simulate", "--from-cluster", "--drain", "a"),
+    ("defrag", "plan"),
+    ("defrag", "apply", "--yes"),
+]
+CERTS = ("certs", "ensure", "--namespace", "gpu", "--service", "hook", "--secret", "s")
+ASKING = [*READING, ("version",), CERTS]
+"""With the commands that ask, and show nothing of the cluster."""
+COMPONENTS = [("run",), ("agent", "--node-name", "a", "--simulate", "dgx-h100")]
 NOWHERE = "http://127.0.0.1:9"
 SEEING = ("ui", "--no-browser")
 
@@ -53,7 +75,7 @@ async def of_program(lab: ClusterOverHttp, *words: str) -> tuple[int, str]:
     return process.returncode or 0, errors.decode()
 
 
-@pytest.mark.parametrize("words", READING, ids=" ".join)
+@pytest.mark.parametrize("words", ASKING, ids=" ".join)
 async def test_a_server_that_does_not_answer(lab: ClusterOverHttp, words: tuple[str, ...]) -> None:
     lab.write_kubeconfig(server=NOWHERE)
 
@@ -85,7 +107,7 @@ async def test_a_server_whose_name_is_unknown(lab: ClusterOverHttp) -> None:
     assert code == 4 and "context lab (http://no-such-name.invalid): no API server answers: " in said
 
 
-@pytest.mark.parametrize("words", READING, ids=" ".join)
+@pytest.mark.parametrize("words", ASKING, ids=" ".join)
 async def test_a_context_that_the_kubeconfig_does_not_have(lab: ClusterOverHttp, words: tuple[str, ...]) -> None:
     code, said = await of(lab, *words, "--context", "prod")
 
@@ -94,24 +116,79 @@ async def test_a_context_that_the_kubeconfig_does_not_have(lab: ClusterOverHttp,
     assert str(lab.kubeconfig) in said
 
 
-async def test_no_kubeconfig_at_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", ASKING, ids=" ".join)
+async def test_no_kubeconfig_at_all(words: tuple[str, ...], tmp_path: Path) -> None:
     kubeconfig = str(tmp_path / "missing")
 
-    code, said = await asyncio.to_thread(ended, "status", "--kubeconfig", kubeconfig)
+    code, said = await asyncio.to_thread(ended, *words, "--kubeconfig", kubeconfig)
 
-    assert code == 4 and said.count("\n") == 1
-    assert f"{kubeconfig}: no such file; name a kubeconfig with --kubeconfig or $KUBECONFIG" in said
+    assert code == 4 and said.splitlines()[-1].startswith(f"gangline: no API server is known: {kubeconfig}: ")
+    assert "no such file; name a kubeconfig with --kubeconfig or $KUBECONFIG" in said
 
 
-async def test_credentials_that_the_server_does_not_accept(lab: ClusterOverHttp) -> None:
-    lab.refused["/version"] = 401, "Unauthorized"
+@pytest.mark.parametrize("words", [SEEING, *COMPONENTS], ids=" ".join)
+async def test_a_process_that_would_go_on_ends_without_a_kubeconfig(
+    lab: ClusterOverHttp, words: tuple[str, ...]
+) -> None:
+    lab.kubeconfig.unlink()
 
-    code, said = await of(lab, "status")
+    code, said = await of_program(lab, *words)
+
+    assert code == 4 and said.startswith(f"gangline: no API server is known: {lab.kubeconfig}: no such file (from $KUB")
+
+
+@pytest.mark.parametrize("words", ASKING, ids=" ".join)
+async def test_credentials_that_the_server_does_not_accept(lab: ClusterOverHttp, words: tuple[str, ...]) -> None:
+    for path in ("/version", "/api/v1/namespaces/gpu/secrets/s"):
+        lab.refused[path] = 401, "Unauthorized"
+
+    code, said = await of(lab, *words)
 
     assert code == 4 and "context lab" in said and lab.url in said and "does not accept these credentials" in said
 
 
-@pytest.mark.parametrize("words", READING[:4], ids=" ".join)
+async def test_the_certificates_may_not_be_read(lab: ClusterOverHttp) -> None:
+    lab.refused["/api/v1/namespaces/gpu/secrets/s"] = 403, "secrets is forbidden"
+
+    code, said = await of(lab, *CERTS)
+
+    assert code == 5 and f"context lab ({lab.url}): secrets is forbidden; ask for the right" in said
+
+
+@pytest.mark.parametrize("words", ASKING, ids=" ".join)
+async def test_a_certificate_that_is_not_trusted(lab: ClusterOverHttp, words: tuple[str, ...], untrusted: str) -> None:
+    lab.write_kubeconfig(server=untrusted)
+
+    code, said = await of(lab, *words)
+
+    assert code == 4
+    assert f"context lab ({untrusted}): the certificate of the API server is not trusted: " in said
+    assert "correct certificate-authority in the kubeconfig, or choose another context" in said
+
+
+@pytest.fixture
+async def untrusted(tmp_path: Path) -> AsyncIterator[str]:
+    """The address of a server whose certificate nobody knows."""
+    for name, content in issue(["localhost"], datetime.now(UTC), timedelta(days=1)).data.items():
+        (tmp_path / name).write_bytes(content)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context) as server:
+        yield f"https://localhost:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_a_server_that_takes_the_connection_and_says_nothing(lab: ClusterOverHttp) -> None:
+    async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as silent:
+        lab.write_kubeconfig(server=f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}")
+
+        with pytest.raises(
+            ClusterError, match=r"context lab \(http.*no API server answers: .*no answer in time; check"
+        ):
+            async with reached(Connection(str(lab.kubeconfig)), patience=0.1):
+                raise AssertionError("it has answered")
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
 async def test_what_the_user_may_not_read(lab: ClusterOverHttp, words: tuple[str, ...]) -> None:
     lab.refused["/api/v1/nodes"] = 403, 'nodes is forbidden: User "me" cannot list resource "nodes"'
 
@@ -127,7 +204,7 @@ async def test_all_rights_that_are_missing_are_named_at_once(lab: ClusterOverHtt
         plural = path.rpartition("/")[2]
         lab.refused[path] = 403, f'{plural} is forbidden: User "me" cannot list resource "{plural}"'
 
-    for words in READING[:4]:
+    for words in READING:
         code, said = await of(lab, *words)
 
         assert code == 5, words
@@ -155,6 +232,19 @@ async def test_the_page_needs_the_right_to_list_the_pods_of_the_scheduler(lab: C
     code, said = await of_program(lab, *SEEING)
 
     assert code == 5 and "--scheduler URL says where the scheduler answers; ask for the right" in said
+
+
+async def test_a_page_without_a_scheduler_names_the_cluster_that_has_none(lab: ClusterOverHttp) -> None:
+    code, said = await of_program(lab, *SEEING)
+
+    assert code == 1 and said.startswith(f"gangline: context lab ({lab.url}): no running pod has the labels ")
+
+
+async def test_a_version_that_could_not_be_asked_for_is_only_not_known(lab: ClusterOverHttp) -> None:
+    assert "Scheduler Version: not known: no scheduler of the chart was found\n" in await lab.said("version")
+    lab.write_kubeconfig(server=NOWHERE)
+
+    assert (await lab.run("version")).stdout.endswith("Scheduler Version: not known\n")
 
 
 async def test_who_may_not_read_the_version_is_told_the_rest(lab: ClusterOverHttp) -> None:

@@ -146,6 +146,31 @@ def test_a_failure_is_one_line_that_names_the_place(
     assert err.startswith(f"gangline: {small}: profiles[0].plugins.multiPoint.enabled[0].name: unknown plugin")
 
 
+def test_validate_names_every_file_that_cannot_be_used(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], small: Path, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("a: [b")
+    small.write_text(small.read_text().replace("PrioritySort", "PrioritySorts"))
+    files = ["missing.yaml", str(broken), str(small), str(tmp_path)]
+
+    code, err = ended(monkeypatch, capsys, ["config", "validate", *files])
+
+    assert code == 1
+    assert sorted(line.split(": ")[1] for line in err.splitlines()) == sorted(
+        ["missing.yaml", f"{broken}", str(small), str(tmp_path)]
+    )
+
+
+def test_validate_names_what_files_are_only_together(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], small: Path
+) -> None:
+    code, err = ended(monkeypatch, capsys, ["config", "validate", str(small), str(small), "missing.yaml"])
+
+    assert code == 1 and err.count("\n") == 2
+    assert "missing.yaml: cannot be read" in err and "small" in err.replace(str(small), "")
+
+
 def test_validate_builds_every_profile(small: Path) -> None:
     assert invoked("config", "validate", small) == "small: 3 plugins\n"
 

@@ -23,6 +23,7 @@ from gangline.testing.gangs import GROUP
 
 from ..invoking import invoked
 from .cluster_over_http import ClusterOverHttp
+from .terminal import Terminal
 
 READING = [
     ("status",),
@@ -90,6 +91,14 @@ async def test_gangs_and_pods_are_chosen_as_kubectl_chooses_them(
     two_teams(lab)
 
     assert (await lab.said("status", "-o", "name", *words)).split() == names
+
+
+async def test_what_labels_hide_is_not_said_to_be_in_other_namespaces(lab: ClusterOverHttp) -> None:
+    two_teams(lab)
+
+    text = await lab.said("status", "-A", "-l", "team=red")
+
+    assert "not shown: 1 gang and 1 waiting pod (they have other labels than -l asks for)\n" in text
 
 
 async def test_the_gpus_are_those_of_the_whole_cluster_in_every_namespace(lab: ClusterOverHttp) -> None:
@@ -312,10 +321,6 @@ def test_what_cannot_be_read_is_wrong_usage(words: list[str], why: str) -> None:
 
 
 def test_colours_are_left_out_where_nobody_wants_or_sees_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
     def coloured() -> str:
         return drawn(lambda screen: screen.print("x", style="red"))
 

@@ -13,6 +13,7 @@ import pytest
 from gangline import config
 from gangline.api.plugin import Clock
 from gangline.clock import rfc3339
+from gangline.commands.judging import judge
 from gangline.commands.running import Judges
 from gangline.commands.snapshot import read, take, write
 from gangline.commands.supposing import SupposedGang, parse_gang
@@ -57,7 +58,8 @@ def taken(cluster: GangCluster) -> Snapshot:
 
 
 def asked(cluster: GangCluster, client: Client, gang: SupposedGang, clock: Clock) -> Supposition:
-    return cluster.play(lambda: ask(client, gang, GANGS, clock))
+    judged = cluster.play(lambda: judge(client, GANGS.configuration, clock))
+    return ask(judged, gang, GANGS, clock)
 
 
 def test_a_snapshot_answers_as_the_cluster_did(tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ LIBRARIES = {
     *("yaml", "yarl"),
 }
 """Packages of others that it may load. Each costs CPU and memory, so think before you add one."""
-COMMANDS = {"feature_gates", "old_options", "options", "output", "profiles", "run", "trying_apart"}
+COMMANDS = {"feature_gates", "old_options", "options", "output", "profiles", "reaching", "run"}
+COMMANDS |= {"trying_apart", "trying_budget", "trying_lines", "trying_process"}
 
 
 class Refusing(http.server.BaseHTTPRequestHandler):

@@ -22,6 +22,7 @@ from gangline.kube.auth import Credentials
 from gangline.process.listening import DRAIN
 from gangline.testing import make_pod
 
+from ..eventually import until
 from ..page.served_page import ServedPage
 from .scheduler_pods import forwarding
 
@@ -48,7 +49,7 @@ class Relayed:
         )
 
     def url(self, path: str) -> URL:
-        return URL(self.relay.address).with_path(path)
+        return URL(self.relay.address).join(URL(path))
 
     async def status(self, path: str) -> int:
         async with self.browser.get(self.url(path)) as answer:
@@ -73,7 +74,7 @@ async def test_the_printed_address_leads_to_the_page_with_the_credentials_of_the
 
 
 async def test_who_does_not_know_the_key_sees_nothing(relayed: Relayed) -> None:
-    assert [await relayed.status(path) for path in ("/", "/ui", "/ui/state", "/ui/main.js")] == [403] * 4
+    assert [await relayed.status(path) for path in ("/", "/ui", "/ui/state", "/ui/page.js")] == [403] * 4
     async with relayed.browser.get(f"{relayed.url('/')}?key=guess") as answer:
         assert answer.status == 403 and "Set-Cookie" not in answer.headers
 
@@ -113,6 +114,50 @@ async def test_an_open_stream_does_not_keep_the_command_from_its_end(relayed: Re
         assert answer.status == 200
         async with asyncio.timeout(DRAIN - 1):
             await relayed.relay.stop()
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_pages_of_other_sites_and_of_other_ports_of_this_machine_ask_in_vain(relayed: Relayed, site: str) -> None:
+    async with relayed.browser.get(relayed.relay.address):
+        pass
+    for path, status in (("/ui/state", 403), ("/ui/events", 403), ("/ui/remedies", 403), ("/ui", 200)):
+        async with relayed.browser.get(relayed.url(path), headers={"Sec-Fetch-Site": site}) as answer:
+            assert answer.status == status
+
+
+async def test_the_credentials_go_to_no_server_that_a_request_names(relayed: Relayed) -> None:
+    came: list[bytes] = []
+
+    async def other(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.append(await reader.readline())
+        writer.close()
+
+    async with relayed.browser.get(relayed.relay.address):
+        pass
+    cookies = "; ".join(f"{each.key}={each.value}" for each in relayed.browser.cookie_jar)
+    async with await asyncio.start_server(other, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        for target in (f"http://127.0.0.1:{port}/ui/state", f"//127.0.0.1:{port}/ui/state"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", relayed.url("/").port)
+            writer.write(f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {cookies}\r\n\r\n".encode())
+            assert (await reader.readline()).split()[1] in (b"400", b"404")
+            writer.close()
+
+    assert not came
+
+
+async def test_the_scheduler_hears_that_the_browser_has_gone(relayed: Relayed) -> None:
+    page = relayed.page
+    page.shown.wait(make_pod("w", gpus=8, namespace="one"))
+    page.answering.clear()
+    async with relayed.browser.get(relayed.relay.address):
+        pass
+    url = relayed.url("/ui/remedies").with_query(namespace="one", unit="pod-one-w")
+    asked = asyncio.create_task(relayed.status(str(url.relative())))
+    await until(lambda: page.asked_now == 1)
+    asked.cancel()
+
+    await until(lambda: page.asked_now == 0)
 
 
 async def headers_then_style(port: int, context: ssl.SSLContext | None, lines: str) -> bytes:
@@ -182,6 +227,25 @@ async def test_a_user_who_may_not_see_the_page_is_told_so_at_once(relayed: Relay
 async def test_credentials_go_over_tls_only(address: str) -> None:
     with pytest.raises(click.UsageError, match="expected https://HOST:PORT"):
         Upstream(address, Credentials(lambda: Access("https://api")))
+
+
+def processes(folder: Path) -> list[Path]:
+    """What /proc has of each kubectl that was started, while it runs."""
+    return [Path("/proc") / number for number in (folder / "pids").read_text().split()]
+
+
+async def test_only_the_replica_that_is_shown_stays_reached(
+    relayed: Relayed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"https://127.0.0.1:{relayed.page.served.secure_port}"
+    forwarding(tmp_path, address, monkeypatch)
+    credentials = Credentials(lambda: Access(address, authorization="Bearer one"))
+
+    async with AsyncExitStack() as stack:
+        await leader_among([("gpu", "a"), ("gpu", "b")], Connection(), credentials, stack)
+
+        assert [each.exists() for each in processes(tmp_path)].count(True) == 1
+        assert len(processes(tmp_path)) == 2
 
 
 async def test_a_replica_that_cannot_be_reached_does_not_hide_the_leader(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
+from urllib.parse import unquote
 
+import click
 import msgspec
 import pytest
 from rich.console import Console
 
 from gangline import config
-from gangline.commands.running import Judges
+from gangline.commands.judging import judge
+from gangline.commands.running import LABELS, Judges
 from gangline.commands.supposing import SupposedGang, parse_gang
 from gangline.commands.whatif import Supposition, ask, show
 from gangline.errors import ConfigError
@@ -17,11 +21,14 @@ from gangline.kube.resources import PODS, SCHEDULER_PLUGINS_POD_GROUPS
 from gangline.simulate import SimulatedClient
 from gangline.testing.gang_stories import PROFILE, GangCluster
 
+from .cluster_over_http import ClusterOverHttp
+
 GANGS = Judges(config.load(PROFILE, "test"), "test")
 
 
 def asked(cluster: GangCluster, gang: SupposedGang, by: Judges = GANGS) -> Supposition:
-    return cluster.play(lambda: ask(SimulatedClient(cluster.server), gang, by, cluster.clock))
+    judged = cluster.play(lambda: judge(SimulatedClient(cluster.server), by.configuration, cluster.clock))
+    return ask(judged, gang, by, cluster.clock)
 
 
 def words(found: Supposition) -> str:
@@ -65,8 +72,49 @@ def test_a_gang_that_has_no_room_says_why_and_what_would_let_it_start() -> None:
     assert "  1. Prefer the level leaf for the gang instead of requiring it." in text
 
 
-def test_a_level_that_is_unknown_is_named() -> None:
-    assert "unknown topology level row" in asked(GangCluster(), parse_gang("2x8", "row")).message
+def test_a_level_that_is_unknown_is_wrong_usage_and_the_levels_are_named() -> None:
+    with pytest.raises(click.UsageError, match="'row' is no level of the topology; the levels are: spine, leaf, host"):
+        asked(GangCluster(), parse_gang("2x8", "row"))
+
+
+def test_a_level_may_be_named_by_its_label() -> None:
+    assert asked(GangCluster(), parse_gang("4x2", "kubernetes.io/hostname")).nodes == {"l0-n0": 4}
+
+
+async def test_a_cluster_without_nodes_has_no_level_that_could_be_misspelt(lab: ClusterOverHttp) -> None:
+    result = await lab.run("whatif", "--gang", "2x8", "--level", "leaf")
+
+    assert result.exit_code == 0 and "would wait" in result.stdout
+    assert result.stderr.startswith(f"context lab ({lab.url}): the cluster has no nodes; ")
+
+
+async def test_the_command_ends_with_the_code_of_wrong_usage(lab: ClusterOverHttp) -> None:
+    lab.add_nodes("a", labels={"topology.gangline.dev/leaf": "one"})
+
+    for words in (("whatif", "--gang", "2x1"), ("defrag", "plan", "--free-leaves", "1")):
+        result = await lab.run(*words, "--level", "lef")
+
+        assert result.exit_code == 2 and result.stdout == ""
+        assert result.stderr.splitlines()[-1] == (
+            "Error: --level: 'lef' is no level of the topology; the levels are: leaf, host"
+        )
+
+
+@pytest.mark.parametrize("words", [("whatif", "--gang", "1x1"), ("snapshot", "save")], ids=" ".join)
+async def test_the_scheduler_is_not_asked_where_the_judge_is_named(
+    lab: ClusterOverHttp, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    file = tmp_path / "gangs.yaml"
+    file.write_text(PROFILE)
+    lab.add_nodes("a")
+    target = (str(tmp_path / "kept.gz"),) if words[0] == "snapshot" else ()
+
+    for named in (("--profile", "gpu-scheduler"), ("--config", str(file))):
+        asked = len(lab.asked)
+        await lab.said(*words, *target, *named, "--scheduler", "http://127.0.0.1:9")  # where nobody answers
+        await lab.said(*words, *target, *named)
+
+        assert not any(LABELS in unquote(path) for path in lab.asked[asked:])
 
 
 def test_a_profile_without_gangs_is_refused() -> None:

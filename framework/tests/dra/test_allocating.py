@@ -199,6 +199,15 @@ def test_a_failing_selector_is_an_error_only_if_the_search_comes_upon_the_device
     assert "no such key" in str(names(ask([offer("s", devices[::-1])], [claim(exactly(1, selectors=selectors))])))
 
 
+def test_a_failing_selector_of_a_request_for_all_devices_is_told_in_the_words_of_kube_scheduler() -> None:
+    selectors = [{"cel": {"expression": "model=x"}}]
+    everything = {"deviceClassName": "gpu", "allocationMode": "All", "selectors": selectors}
+
+    verdict = ask([offer("s", [device("d")])], [claim(everything)]).on(0, "a")
+
+    assert verdict.error == "claim default/c: selector #0: CEL runtime error: no such key: model"
+
+
 def test_an_expression_that_does_not_compile_is_an_error() -> None:
     selectors = [{"cel": {"expression": "nonsense"}}]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from random import Random
 from typing import Any
@@ -28,8 +28,9 @@ from gangline.dra import (
     selecting,
     solving,
 )
-from gangline.dra import live as live_module
+from gangline.dra import kept as kept_module
 from gangline.dra import table as table_module
+from gangline.dra.asked import Asked
 from gangline.dra.live import NO_DEVICES, Devices
 from gangline.dra.preparing import MOST_WAITING
 from gangline.dra.questions import FEW_DEVICES, FIRST_TEXT, GAVE_UP
@@ -37,6 +38,7 @@ from gangline.dra.solving import Solver
 from gangline.errors import DeadlineExceeded
 from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
 from gangline.model.resource_slices import DeviceClass, ResourceSlice
+from gangline.state.node_view import NodeView
 from gangline.testing import cluster, make_node
 
 from .offers import GPU, claim, device, exactly, offer
@@ -326,9 +328,9 @@ def test_answers_do_not_depend_on_what_is_kept(steps: list[str], seed: int) -> N
     can be made beforehand is.
     """
     bounds = [
-        (live_module, "MOST_WAITING"),
-        (live_module, "_MOST_BYTES"),
-        (live_module, "_MOST_SPEC_BYTES"),
+        (kept_module, "MOST_WAITING"),
+        (kept_module, "_MOST_BYTES"),
+        (kept_module, "_MOST_SPEC_BYTES"),
         (properties, "_MOST_BYTES"),
         (selecting, "_MOST_BYTES"),
         (solving, "_MOST_BYTES"),
@@ -472,11 +474,12 @@ def test_selectors_that_take_long_end_with_the_deadline_and_go_on_where_they_end
     devices, nodes = live(UNLIKE, NODES)
     asked = devices.asked([claim(exactly(selectors=[LAST]))])
 
-    for _ in range(3):
+    for looks in (3.5, 2.5, 2.5):  # the first look is before the request, and one before the expression is compiled
         with pytest.raises(DeadlineExceeded):
-            devices.codes(asked, nodes, stepping(1.5))  # each evaluates one of four kinds
+            devices.codes(asked, nodes, stepping(looks))  # each evaluates one of four kinds
 
-    assert devices.codes(asked, nodes, stepping(1.5)).tolist()[: len(NODES)] == [FEW_DEVICES] * 3 + [0]
+    codes = devices.codes(asked, nodes, stepping(3.5))  # the last look is before nodes are counted
+    assert codes.tolist()[: len(NODES)] == [FEW_DEVICES] * 3 + [0]
 
 
 def test_gpus_and_supply_are_counted_within_a_deadline_too() -> None:
@@ -594,6 +597,20 @@ def test_alternatives_are_chosen_for_all_nodes_without_a_search() -> None:
     assert chosen == {frozenset({(0, "r0/two")}): [2, 3, 4], frozenset({(0, "r0/one")}): [1]}
 
 
+@pytest.mark.parametrize("ask", [Devices.codes, Devices.losses, Devices.choices])
+def test_answers_to_questions_count_where_memory_is_bounded(ask: Callable[[Devices, Asked, NodeView], object]) -> None:
+    with patch.object(kept_module, "_MOST_BYTES", 1):
+        devices, nodes = live([offer("s", [device("d0")])])
+    first, second = (devices.asked([claim(exactly(count))]) for count in (1, 2))
+
+    ask(devices, first, nodes)
+    ask(devices, second, nodes)
+    with patch.object(allocator.Allocator, "ask", autospec=True, side_effect=allocator.Allocator.ask) as again:
+        ask(devices, first, nodes)
+
+    assert again.call_count == 1  # there was room for one of them
+
+
 def test_most_slices_are_worked_out_before_a_question_asks() -> None:
     nodes = [f"n{number}" for number in range(100)]
     view = cluster([make_node(name) for name in nodes]).nodes.view()
@@ -611,7 +628,7 @@ def test_most_slices_are_worked_out_before_a_question_asks() -> None:
             judged.append(of["attributes"]["node"]["string"])
             return True
 
-    with patch.object(live_module, "compile_selector", Judging):
+    with patch.object(kept_module, "compile_selector", Judging):
         devices = Devices(lambda: view)
     devices.class_changed(None, device_class("x"))
 

@@ -10,7 +10,8 @@ import pytest
 
 from gangline import SKIP, Handle, PodInfo, Status, hookimpl, unschedulable, wait
 from gangline.errors import Unavailable
-from gangline.kube.resources import NODES, PODS, Resource
+from gangline.kube.resources import NODES, PODS, SCHEDULER_PLUGINS_POD_GROUPS, Resource
+from gangline.loop.binding import SOON
 from gangline.loop.scheduler import Options
 from gangline.model import LocalName
 from gangline.simulate import SimulatedClient, SimulatedCluster
@@ -117,9 +118,9 @@ def test_the_node_is_told_while_a_pre_bind_takes_long_and_gone_with_the_binding(
     cluster.create(PODS, make_pod("p", annotations={"slow": "yes"}), make_pod("other"))
 
     async def story() -> None:
-        await cluster.until(lambda: bool(Slow.held) and bool(cluster.bound("other")))
-        assert nominated(cluster, "p") in ("a", "b")
+        await cluster.until(lambda: bool(nominated(cluster, "p")) and bool(cluster.bound("other")))
         told = nominated(cluster, "p")
+        assert told in ("a", "b")
         Slow.go.set()
         await cluster.until(lambda: cluster.bound("p") == {"p": told})
 
@@ -128,7 +129,21 @@ def test_the_node_is_told_while_a_pre_bind_takes_long_and_gone_with_the_binding(
     assert (Slow.held, requests.pods, nominated(cluster, "p")) == (["p"], ["p"], "")
 
 
-@pytest.mark.parametrize("plugin", [Slow, Quick], ids=["nothing to do", "no pre-flight"])
+class Soon:
+    """Has something to do at pre_bind for every pod, and does so within a moment."""
+
+    name = "Soon"
+
+    @hookimpl
+    def pre_bind_pre_flight(self) -> None:
+        return None
+
+    @hookimpl
+    async def pre_bind(self) -> None:
+        await asyncio.sleep(SOON / 2)
+
+
+@pytest.mark.parametrize("plugin", [Slow, Quick, Soon], ids=["nothing to do", "no pre-flight", "over soon"])
 def test_a_quick_binding_costs_no_write(plugin: type[Any]) -> None:
     cluster, requests = two_nodes(), Requests()
     cluster.create(PODS, *(make_pod(f"p-{n}") for n in range(4)))
@@ -187,9 +202,10 @@ def test_a_binding_that_fails_takes_the_nomination_back() -> None:
 def test_a_nomination_that_cannot_be_written_keeps_no_pod_from_being_bound() -> None:
     cluster, requests = two_nodes(), Requests(refused=True)
     cluster.create(PODS, make_pod("p", annotations={"slow": "yes"}))
-    Slow.go.set()
 
     async def story() -> None:
+        await cluster.until(lambda: bool(requests.pods))
+        Slow.go.set()
         await cluster.until(lambda: "p" in cluster.bound())
 
     play(cluster, Slow, story, requests)
@@ -435,6 +451,21 @@ def test_when_a_member_of_a_gated_gang_moves_to_another_group_others_get_the_roo
         cluster.create(PODS, *(make_pod(f"s-{n}", gpus=8, scheduler_name="gangs") for n in range(4)))
         await cluster.until(lambda: all(cluster.message(f"s-{n}") or f"s-{n}" in cluster.bound() for n in range(4)))
         cluster.server.patch(PODS, "g-3", {"metadata": {"labels": {GROUP: "h"}}}, namespace="default")
+        await cluster.until(lambda: len(cluster.bound("s")) == 4, 60.0)
+
+    play_gang(cluster, story, requests)
+
+
+def test_when_more_members_are_needed_for_a_gated_gang_others_get_the_room() -> None:
+    cluster, requests = GangCluster(leaves=1), Requests()
+    gated_gang(cluster)
+
+    async def story() -> None:
+        cluster.create(PODS, *(make_pod(f"s-{n}", gpus=8, scheduler_name="gangs") for n in range(4)))
+        await cluster.until(lambda: all(cluster.message(f"s-{n}") or f"s-{n}" in cluster.bound() for n in range(4)))
+        assert list(cluster.bound().values()) == ["l0-n3"]
+        more = {"spec": {"minMember": 5}}
+        cluster.server.patch(SCHEDULER_PLUGINS_POD_GROUPS, "g", more, namespace="default")
         await cluster.until(lambda: len(cluster.bound("s")) == 4, 60.0)
 
     play_gang(cluster, story, requests)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -16,6 +17,7 @@ from gangline.model import HasMetadata, Node, ObjectMeta
 from gangline.profile.registry import Catalog
 from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock, run
 from gangline.state.cache import Cache
+from gangline.state.changes import OWN
 from gangline.state.changes import PODS as PODS_ON_IT
 from gangline.state.stores import Store
 from gangline.testing import cluster, make_node, make_pod
@@ -79,6 +81,33 @@ def test_touching_a_row_makes_kept_verdicts_on_it_due() -> None:
     assert cache.nodes.changes.kinds_since(position) == NODE
     cache.touch(0, PODS_ON_IT)
     assert cache.nodes.changes.kinds_since(position + 1) == PODS_ON_IT
+
+
+@pytest.mark.parametrize("kind", [NODE, PODS_ON_IT, OWN, NODE | PODS_ON_IT])
+@pytest.mark.parametrize("row", [-1, 2, 10**12, 0.5, "0", None])
+def test_a_wrong_row_is_an_error_of_the_plugin_alone(row: Any, kind: int) -> None:
+    cache = cluster([make_node("a"), make_node("b")])
+    before = cache.nodes.changes.position
+
+    wrong: list[Callable[[], None]] = [lambda: cache.touch(row, kind), lambda: cache.touch_all([0, row], kind)]
+    for each in wrong:
+        with pytest.raises((TypeError, ValueError)):
+            each()
+
+    assert cache.nodes.changes.position == before
+
+
+@pytest.mark.parametrize("kind", [0, -1, 8, "node", None])
+def test_a_wrong_kind_is_an_error_of_the_plugin_alone(kind: Any) -> None:
+    cache = cluster([make_node("a")])
+    before = cache.nodes.changes.position
+
+    wrong: list[Callable[[], None]] = [lambda: cache.touch(0, kind), lambda: cache.touch_all([0], kind)]
+    for each in wrong:
+        with pytest.raises((TypeError, ValueError)):
+            each()
+
+    assert cache.nodes.changes.position == before
 
 
 @pytest.mark.parametrize("is_taken", [True, False], ids=["another one is taken", "one is refused"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import suppress
@@ -9,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from gangline import PodInfo, Status, config, hookimpl
 from gangline.errors import NotFound
-from gangline.kube.resources import GPU_NODE_STATUSES, LEASES, NODES, PODS, Resource
+from gangline.kube.resources import GPU_NODE_STATUSES, LEASES, NODES, PODS, Resource, Selection
 from gangline.simulate import SimulatedCluster
 from gangline.testing import make_node, make_pod
 
@@ -144,6 +146,41 @@ def test_a_running_pod_that_is_set_aside_takes_what_can_be_read() -> None:
     cluster.play(story)
 
     assert found == [1, 0]
+
+
+class OneOfTwo:
+    """Follows the leases of one of two namespaces."""
+
+    name = "OneOfTwo"
+    watches = (Selection(LEASES, "a"), Selection(LEASES, "b"))
+
+    @hookimpl
+    def pre_filter(self, pod: PodInfo) -> Status | None:
+        return None
+
+
+def test_all_that_is_set_aside_of_a_kind_is_counted_by_whichever_watch_it_comes() -> None:
+    cluster = SimulatedCluster()
+    for name, where in (("one", "a"), ("two", "b")):
+        spec = {"leaseDurationSeconds": "x"}
+        cluster.server.create(LEASES, {"metadata": {"name": name, "namespace": where}, "spec": spec})
+    found: list[int] = []
+
+    async def story() -> None:
+        profile = PROFILE[: PROFILE.index("      - {name")] + "      - {name: OneOfTwo}\n"
+        async with cluster.scheduling(profile, plugins=[OneOfTwo]) as scheduler:
+            await cluster.until(lambda: bool(cluster.notes("one") and cluster.notes("two")))
+            found.append(int(scheduler.metrics.set_aside.labels("leases")._value.get()))
+            cluster.server.delete(LEASES, "two", namespace="b")
+            await asyncio.sleep(1)
+            found.append(int(scheduler.metrics.set_aside.labels("leases")._value.get()))
+            scheduler.use(config.load(profile.replace("OneOfTwo", "GangPermit"), "test"))
+            await asyncio.sleep(1)
+            found.append(int(scheduler.metrics.set_aside.labels("leases")._value.get()))
+
+    cluster.play(story)
+
+    assert found == [2, 1, 0]
 
 
 def test_a_pod_that_is_mended_is_looked_at_again() -> None:

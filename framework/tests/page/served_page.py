@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import Any, cast
+from urllib.parse import urlencode
 
 import aiohttp
+from yarl import URL
 
 from gangline.errors import Unavailable
 from gangline.kube.interface import Client
 from gangline.kube.resources import TOKEN_REVIEWS
 from gangline.model import UserInfo
 from gangline.page.feed import Feed
-from gangline.page.serving import page
+from gangline.page.serving import RemediesOf, page
 from gangline.process.endpoints import Endpoints, Pages, Served
 from gangline.process.guarding import VIEWER
 from gangline.testing import make_pod
@@ -52,11 +54,17 @@ class PageReviews:
 class ServedPage:
     """A small cluster behind the page."""
 
-    def __init__(self, stream: float = 20.0) -> None:
-        self.shown = ShownCluster(node("n"))
-        self.shown.bind(
-            make_pod("p", gpus=2, node="n", namespace="one"), make_pod("q", gpus=1, node="n", namespace="two")
-        )
+    def __init__(
+        self,
+        stream: float = 20.0,
+        shown: ShownCluster | None = None,
+        remedies_of: RemediesOf | None = None,
+    ) -> None:
+        self.shown = shown or ShownCluster(node("n"))
+        if shown is None:
+            self.shown.bind(
+                make_pod("p", gpus=2, node="n", namespace="one"), make_pod("q", gpus=1, node="n", namespace="two")
+            )
         self.reviews = PageReviews()
         self.decisions: dict[str, Any] = {}
         self.remedies: dict[str, Any] = {}
@@ -64,6 +72,9 @@ class ServedPage:
         self.answering = asyncio.Event()
         """Until it is set, no change is tried to the end."""
         self.answering.set()
+        self.asking: list[tuple[str, str]] = []
+        """The units about which somebody has asked, and who."""
+        self.asked_now = 0
 
         def looking() -> Any:
             taker = self.shown.new_taker()
@@ -79,22 +90,27 @@ class ServedPage:
             lambda request: request[VIEWER],
             lambda uid: self.decisions.get(uid),
             stream,
-            self._remedies_of,
+            remedies_of or self._remedies_of,
         )
         pages = Pages({}, {}, guarded=handlers, at_end=self.feed.close)
         self.served = Served(Endpoints("", "127.0.0.1:0"), pages, cast(Client, self.reviews))
 
-    async def _remedies_of(self, unit: str) -> Any:
-        await self.answering.wait()
+    async def _remedies_of(self, unit: str, viewer: str) -> Any:
+        self.asking.append((unit, viewer))
+        self.asked_now += 1
+        try:
+            await self.answering.wait()
+        finally:
+            self.asked_now -= 1
         found = self.remedies.get(unit)
         if isinstance(found, Exception):
             raise found
         return found
 
-    def ask(self, path: str, token: str = "admin", **headers: str) -> Any:
-        url = f"https://127.0.0.1:{self.served.secure_port}{path}"
+    def ask(self, path: str | URL, token: str = "admin", method: str = "GET", **headers: str) -> Any:
+        url = URL(f"https://127.0.0.1:{self.served.secure_port}{path}", encoded=isinstance(path, URL))
         given = {"Authorization": f"Bearer {token}", **headers} if token else headers
-        return aiohttp.request("GET", url, headers=given, ssl=False)
+        return aiohttp.request(method, url, headers=given, ssl=False)
 
     async def state(self, token: str = "admin") -> Any:
         async with self.ask("/ui/state", token) as answer:
@@ -116,3 +132,9 @@ class ServedPage:
                 if len(found) == number:
                     return found
         return found
+
+
+async def remedies_told(served: ServedPage, namespace: str, unit: str, token: str) -> Any:
+    query = urlencode({"namespace": namespace, "unit": unit})
+    async with served.ask(f"/ui/remedies?{query}", token) as answer:
+        return json.loads(await answer.read()) if answer.status == 200 else await answer.text()

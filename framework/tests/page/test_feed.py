@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 import pytest
 
-from gangline.page.feed import KEPT, LINGER, PAUSE, SHARE, Feed, Look
+from gangline.page.feed import KEEP, KEPT, LINGER, PAUSE, REST, SHARE, Feed, Look
 from gangline.page.tables import EVERYBODY, applied
 from gangline.page.taking import TakenPart
 from gangline.simulate.time import VirtualClock, run
@@ -50,7 +51,7 @@ def decoded(part: bytes) -> Any:
     return msgspec.json.decode(part)
 
 
-def test_nothing_is_made_while_nobody_looks_and_nothing_is_kept() -> None:
+def test_nothing_is_made_before_somebody_looks_and_nothing_is_kept_long_after() -> None:
     watched = Watched()
 
     async def story() -> None:
@@ -58,12 +59,64 @@ def test_nothing_is_made_while_nobody_looks_and_nothing_is_kept() -> None:
         assert watched.looks == []
         first = await watched.feed.newest()
         epoch = watched.feed.epoch
-        await asyncio.sleep(LINGER + 2 * PAUSE)
+        await asyncio.sleep(KEEP + 2 * REST)
         looks = len(watched.looks)
         await asyncio.sleep(100.0)
 
         assert not watched.feed.is_working and len(watched.looks) == looks
         assert watched.feed.edition(first.number) is None and watched.feed.epoch != epoch
+
+    watched.play(story)
+
+
+def test_a_kept_picture_is_looked_after_slowly_and_the_next_viewer_gets_the_newest() -> None:
+    watched = Watched()
+
+    async def story() -> None:
+        await watched.feed.newest()
+        await asyncio.sleep(LINGER + PAUSE)
+        watched.looks.clear()
+        await asyncio.sleep(10 * REST + 1.0)
+        assert {round(after - at) for at, after in pairwise(watched.looks)} == {REST}
+        watched.shown.bind(make_pod("p", gpus=1, node="n"))
+        asked = watched.clock.monotonic()
+        edition = await watched.feed.newest()
+
+        assert watched.clock.monotonic() == asked and "p" in decoded(watched.feed.whole("default"))["pods"]
+        await asyncio.sleep(LINGER + 2 * REST)
+        assert watched.feed.edition(edition.number) is None  # nobody has followed
+        epoch = watched.feed.epoch
+        watched.shown.cache.remove_pod("pod-default-p")
+        assert (await watched.feed.newest()).number > edition.number and watched.feed.epoch == epoch
+        assert watched.feed.whole("default") == b"{}"
+
+    watched.play(story)
+
+
+def test_a_kept_picture_costs_a_hundredth_of_a_core_at_most() -> None:
+    watched = Watched(seconds=1.0)
+
+    async def story() -> None:
+        await watched.feed.newest()
+        await asyncio.sleep(10 * SHARE)
+
+        assert 9 <= len(watched.looks) <= 10
+
+    watched.play(story)
+
+
+def test_a_viewer_who_comes_while_a_kept_picture_is_looked_after_misses_nothing() -> None:
+    watched = Watched()
+
+    async def story() -> None:
+        edition = await watched.feed.newest()
+        while watched.feed.edition(edition.number) is not None:  # until nobody has looked for long enough
+            watched.shown.bind(make_pod(f"p-{len(watched.looks)}", gpus=0, node="n"))
+            await asyncio.sleep(PAUSE / 3)
+        watched.shown.bind(make_pod("last", gpus=1, node="n"))
+        await watched.feed.newest()
+
+        assert "last" in decoded(watched.feed.whole("default"))["pods"]
 
     watched.play(story)
 

@@ -5,37 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 
 from gangline.errors import ConfigError
 from gangline.page.serving import FILES, MOST_OF_ONE
 from gangline.process.listening import DRAIN
-from gangline.remedies import Remedies, Remedy, RemedyCost, RemedyKind
-from gangline.remedies.showing import ShownRemedies
 from gangline.testing import make_pod
 
 from ..eventually import until
-from .served_page import ServedPage
+from .served_page import ServedPage, remedies_told
 
 SCRIPT = "<script>alert(1)</script>"
 
 
-@pytest.fixture
-async def served() -> AsyncIterator[ServedPage]:
-    made = ServedPage()
-    await made.served.open()
-    yield made
-    made.feed.close()
-    await made.served.close()
-
-
 @pytest.mark.parametrize(
-    "path", ["/ui", "/ui/state", "/ui/events", "/ui/why", "/ui/remedies", "/ui/main.js", "/ui/style.css"]
+    "path", ["/ui", "/ui/state", "/ui/events", "/ui/why", "/ui/remedies", "/ui/page.js", "/ui/style.css"]
 )
 async def test_nothing_is_shown_to_who_is_not_known(served: ServedPage, path: str) -> None:
     for token in ("", "stranger"):
@@ -180,13 +166,22 @@ async def test_the_api_server_is_not_asked_about_namespaces_without_pods(served:
     for number in range(5):
         await why(served, "one", f"guess-{number}", "p")
 
-    assert {namespace for _, namespace in served.reviews.asked} <= {""}
+    assert {namespace for _, namespace in served.reviews.asked} <= {"", "one", "two"}
 
 
 async def test_the_whole_picture_is_compressed_for_who_takes_that(served: ServedPage) -> None:
     async with served.ask("/ui/state", **{"Accept-Encoding": "gzip"}) as answer:
         assert answer.headers["Content-Encoding"] == "gzip"
         assert "n" in (await answer.json())["all"]["nodes"]
+
+
+@pytest.mark.parametrize("path", ["/ui", "/ui/page.js", "/ui/style.css"])
+async def test_files_are_compressed_for_who_takes_that(served: ServedPage, path: str) -> None:
+    gzip, identity = {"Accept-Encoding": "gzip"}, {"Accept-Encoding": "identity"}
+    async with served.ask(path, **gzip) as small, served.ask(path, **identity) as large:
+        assert small.headers["Content-Encoding"] == "gzip" and "Content-Encoding" not in large.headers
+        assert small.headers["Vary"] == large.headers["Vary"] == "Accept-Encoding"
+        assert await small.text() == await large.text()
 
 
 async def test_many_viewers_are_served_at_the_same_time(served: ServedPage) -> None:
@@ -198,31 +193,15 @@ async def test_many_viewers_are_served_at_the_same_time(served: ServedPage) -> N
     assert len({json.dumps(events) for events in await asyncio.gather(*waiting)}) == 1
 
 
-async def _remedies(served: ServedPage, namespace: str, unit: str, token: str) -> Any:
-    query = urlencode({"namespace": namespace, "unit": unit})
-    async with served.ask(f"/ui/remedies?{query}", token) as answer:
-        return json.loads(await answer.read()) if answer.status == 200 else await answer.text()
-
-
-@pytest.fixture
-async def waiting(served: ServedPage) -> ServedPage:
-    """A pod of the namespace one waits, and would start if a pod of the namespace two ended."""
-    served.shown.wait(make_pod("w", gpus=8, namespace="one"))
-    values = {"level": "node", "domain": "n", "gpus": 1, "amounts": {}, "pods": ["two/q"]}
-    remedy = Remedy(RemedyKind.FREE_ROOM, "Wait until ..., for example when pod two/q ends.", values, RemedyCost(1))
-    served.remedies["pod-one-w"] = ShownRemedies(Remedies("pod one/w", (remedy,), 1))
-    return served
-
-
 async def test_what_would_let_a_unit_start_is_told_to_who_may_see_the_unit(waiting: ServedPage) -> None:
-    told = await _remedies(waiting, "one", "pod-one-w", "admin")
+    told = await remedies_told(waiting, "one", "pod-one-w", "admin")
 
     assert [each["sentence"] for each in told["remedies"]] == ["Wait until ..., for example when pod two/q ends."]
-    assert await _remedies(waiting, "one", "pod-one-w", "nothing") is None
+    assert await remedies_told(waiting, "one", "pod-one-w", "nothing") is None
 
 
 async def test_of_other_namespaces_no_pod_is_named_in_what_would_let_a_unit_start(waiting: ServedPage) -> None:
-    told = await _remedies(waiting, "one", "pod-one-w", "one")
+    told = await remedies_told(waiting, "one", "pod-one-w", "one")
 
     assert told["remedies"][0]["values"]["gpus"] == 1
     assert "two" not in json.dumps(told)
@@ -234,22 +213,24 @@ async def test_changes_are_tried_for_units_alone_that_wait_in_their_namespace(
 ) -> None:
     waiting.remedies.update({"": waiting.remedies["pod-one-w"], "x": waiting.remedies["pod-one-w"]})
 
-    assert await _remedies(waiting, namespace, unit, "admin") is None
+    assert await remedies_told(waiting, namespace, unit, "admin") is None
 
 
 async def test_one_viewer_does_not_take_the_places_of_all(waiting: ServedPage) -> None:
     waiting.answering.clear()
     async with asyncio.TaskGroup() as group:
-        asked = [group.create_task(_remedies(waiting, "one", "pod-one-w", "one")) for _ in range(4)]
+        asked = [group.create_task(remedies_told(waiting, "one", "pod-one-w", "one")) for _ in range(4)]
         await until(lambda: sum(each.done() for each in asked) == 2)
-        assert [each.result() for each in asked if each.done()] == ["you ask too much at a time\n"] * 2
-        other = group.create_task(_remedies(waiting, "one", "pod-one-w", "admin"))
+        assert [each.result() for each in asked if each.done()] == [
+            "you ask too much at a time: ask again in 5 s\n"
+        ] * 2
+        other = group.create_task(remedies_told(waiting, "one", "pod-one-w", "admin"))
         waiting.answering.set()
     assert other.result()["unit"] == "pod one/w"
-    assert (await _remedies(waiting, "one", "pod-one-w", "one"))["unit"] == "pod one/w"
+    assert (await remedies_told(waiting, "one", "pod-one-w", "one"))["unit"] == "pod one/w"
 
 
 async def test_why_changes_cannot_be_tried_is_said(waiting: ServedPage) -> None:
     waiting.remedies["pod-one-w"] = ConfigError("", "", "there is no answer")
 
-    assert await _remedies(waiting, "one", "pod-one-w", "one") == "there is no answer\n"
+    assert await remedies_told(waiting, "one", "pod-one-w", "one") == "there is no answer\n"

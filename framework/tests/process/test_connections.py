@@ -9,7 +9,9 @@ from contextlib import suppress
 import pytest
 from aiohttp import web
 
-from gangline.process.listening import Listener, ListeningLimits
+from gangline.process.listening import MOST_AHEAD, Listener, ListeningLimits
+
+from ..eventually import until
 
 MOST = 3
 ASKED = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -25,13 +27,19 @@ class Slow:
         self.app = web.Application()
         self.app.add_routes([web.get("/", self._answer), web.get("/slow", self._wait)])
         self.waiting = asyncio.Semaphore(0)
+        self.now = 0
+        """Requests that are being answered."""
 
     async def _answer(self, request: web.Request) -> web.Response:
         return web.Response(text="here")
 
     async def _wait(self, request: web.Request) -> web.Response:
         self.waiting.release()
-        await self.go.wait()
+        self.now += 1
+        try:
+            await self.go.wait()
+        finally:
+            self.now -= 1
         return web.Response(text="late")
 
 
@@ -122,3 +130,22 @@ async def test_connections_that_say_nothing_do_not_keep_others_out(opened: Dial)
         await opened(b"GET / HT")
 
     assert await answered((await opened())[0]) == b"HTTP/1.1 200 OK here"
+
+
+@pytest.mark.parametrize("how", ["closes", "resets", "has sent more"])
+async def test_the_work_for_a_client_that_has_gone_ends(opened: Dial, slow: Slow, how: str) -> None:
+    _, writer = await opened(ASKED.replace(b"/ ", b"/slow ") + ASKED * MOST_AHEAD * (how == "has sent more"))
+    await slow.waiting.acquire()
+    if how == "resets":
+        writer.transport.abort()
+    else:
+        writer.close()
+
+    await until(lambda: slow.now == 0)
+
+
+async def test_who_sends_requests_far_ahead_is_cut_off(opened: Dial, slow: Slow) -> None:
+    reader, _ = await opened(ASKED.replace(b"/ ", b"/slow ") + ASKED * 50_000)
+
+    assert await answered(reader) == b""
+    await until(lambda: slow.now == 0)

@@ -33,6 +33,7 @@ from gangline.kube.resources import (
 from gangline.profile.evaluation import Evaluator
 from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
+from gangline.state.changes import OWN
 from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
 from gangline.testing import random_clusters as some
 from gangline.testing.deciding import answers
@@ -240,6 +241,18 @@ def test_what_is_kept_stays_within_its_bound_however_many_identities_there_are()
 
     assert evaluator.kept.entries.bytes <= 2**20
     assert 16 <= len(evaluator.kept.entries) < 200
+
+
+@pytest.mark.parametrize("kind", [NODE, PODS, OWN, NODE | PODS])
+def test_a_row_in_its_own_log_that_no_node_has_harms_nobody(kind: int) -> None:
+    cache = cluster([make_node("a")])
+    runtime = make_runtime(cache, Tenants)
+    pod = cache.record(make_pod("p"))
+    assert runtime.filter(pod).feasible.tolist() == [True]
+
+    cache.shared(Rents).changed.note(77, kind)
+
+    assert runtime.filter(pod).feasible.tolist() == [True]
 
 
 def test_a_change_in_a_column_of_its_own_concerns_the_plugin_that_reads_it_alone() -> None:

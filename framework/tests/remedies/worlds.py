@@ -13,7 +13,7 @@ from gangline import config, model
 from gangline.commands.judging import Judged, judge
 from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, NODES, PDBS, PODS, SCHEDULER_PLUGINS_POD_GROUPS
 from gangline.queueing.units import Unit
-from gangline.remedies import Remedies, Remedy, RemedyKind, find_remedies
+from gangline.remedies import Remedies, Remedy, RemedyKind, find_remedies, joined
 from gangline.simulate import Kubelet, SimulatedClient, SimulatedCluster, running
 from gangline.state.cache import Cache
 from gangline.testing import make_node, make_pod
@@ -67,12 +67,15 @@ class World:
         return cluster.play(lambda: judge(SimulatedClient(cluster.server), loaded, cluster.clock))
 
     def remedies(self) -> Remedies:
-        """The remedies for the unit; the columns are as before."""
+        """The remedies for the unit, each of which is told when it is found; the columns are as before."""
         judged = self.judged()
         unit = next(iter(judged.groups.values()), None) or Unit([*judged.pending], added=0.0)
         before = digest(judged.cluster)
-        found = find_remedies(unit, judged.runtimes["gangs"], judged.cluster, {}, 0.0)
+        told: list[Remedies] = []
+        found = find_remedies(unit, judged.runtimes["gangs"], judged.cluster, {}, 0.0, told.append)
         assert digest(judged.cluster) == before
+        assert not any(part.is_complete for part in told)
+        assert joined([*told, msgspec.structs.replace(found, remedies=())]) == found
         return found
 
     def starts(self) -> bool:

@@ -22,6 +22,13 @@ def written(path: Path, text: str, name: str = "trace.csv") -> Path:
     return file
 
 
+def padded(text: str) -> str:
+    """A trace in CSV whose lines have as many columns as the header."""
+    header, *lines = text.splitlines()
+    missing = (header.count(",") - line.count(",") for line in lines)
+    return "\n".join([header, *(line + "," * more for line, more in zip(lines, missing, strict=True))])
+
+
 def test_a_file_of_our_own_format_is_read_and_what_may_be_missing_is(tmp_path: Path) -> None:
     text = OWN + "70,600,2,8,,16,64Gi,100,T4|A10\n60,,,1,0.25,500m,,,\n"
 
@@ -110,9 +117,16 @@ def test_a_job_of_philly_with_more_gpus_than_a_server_is_a_gang(
 )
 def test_a_broken_line_is_named_with_its_file_line_and_column(tmp_path: Path, text: str, where: str, why: str) -> None:
     with pytest.raises(TraceError) as caught:
-        read([written(tmp_path, text)])
+        read([written(tmp_path, padded(text) if text.startswith((OWN, PODS)) else text)])
 
     assert f"{caught.value}".startswith(f"{tmp_path}/{where}: {why}")
+
+
+def test_a_line_that_ends_too_early_is_no_line_without_the_last_values(tmp_path: Path) -> None:
+    with pytest.raises(TraceError) as caught:
+        read([written(tmp_path, "arrival,duration,pods,gpus\n0,60,1,8\n5,60,1\n")])
+
+    assert f"{caught.value}" == f"{tmp_path}/trace.csv:3: column 4 (gpus): the header has 4 columns, and the line 3"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +151,7 @@ def test_bytes_that_are_no_text_are_named_with_their_line_and_column(tmp_path: P
 
 def test_the_first_broken_file_of_several_is_named(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"bad\.csv:2: column 1 \(arrival\)"):
-        read([written(tmp_path, OWN + "0\n"), written(tmp_path, OWN + "-\n", "bad.csv")])
+        read([written(tmp_path, padded(OWN + "0\n")), written(tmp_path, padded(OWN + "-\n"), "bad.csv")])
 
 
 def test_nodes_can_be_counted(tmp_path: Path) -> None:
@@ -149,6 +163,6 @@ def test_nodes_can_be_counted(tmp_path: Path) -> None:
 
 
 def test_arrivals_can_follow_each_other_faster(tmp_path: Path) -> None:
-    trace = read([written(tmp_path, OWN + "0,5\n60,5\n")])
+    trace = read([written(tmp_path, padded(OWN + "0,5\n60,5\n"))])
 
     assert [(job.arrival, job.duration) for job in faster(trace, 3.0).jobs] == [(0.0, 5.0), (20.0, 5.0)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 import pytest
@@ -135,4 +136,12 @@ def test_what_a_part_raises_ends_the_story(cluster: SimulatedCluster) -> None:
             await cluster.until(lambda: False)
 
     with pytest.raises(RuntimeError, match="out of order"):
+        cluster.play(story)
+
+
+def test_until_for_ever_ends_when_nothing_can_happen_any_more(cluster: SimulatedCluster) -> None:
+    async def story() -> None:
+        await cluster.until(lambda: False, math.inf)
+
+    with pytest.raises(TimeoutError, match="nothing can happen any more"):
         cluster.play(story)

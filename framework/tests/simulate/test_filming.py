@@ -117,10 +117,10 @@ def _waits(film: Film) -> str:
 
 
 async def test_changes_are_tried_on_the_cluster_at_the_end(film: Film) -> None:
-    shown = await film.remedies_of(_waits(film))
+    shown = await film.remedies_of(_waits(film), "")
 
     assert shown is not None and b"Request 6 nvidia.com/gpu per pod instead of 9." in shown.told(["default"])
-    assert await film.remedies_of("other") is None
+    assert await film.remedies_of("other", "") is None
 
 
 @pytest.fixture
@@ -134,5 +134,5 @@ def cordoned(tmp_path: Path) -> Film:
 
 async def test_a_node_can_be_repaired_on_trial_when_the_simulation_has_ended(cordoned: Film) -> None:
     for _ in range(2):
-        shown = await cordoned.remedies_of(_waits(cordoned))
+        shown = await cordoned.remedies_of(_waits(cordoned), "")
         assert shown is not None and b"Repair or uncordon node n (cordoned)." in shown.told(["default"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 
@@ -107,3 +108,16 @@ async def test_other_threads_functions_run_at_once_in_this_one(clock: VirtualClo
 async def test_there_is_no_io(clock: VirtualClock) -> None:
     with pytest.raises(RuntimeError, match="no I/O in virtual time"):
         await asyncio.open_connection("127.0.0.1", 9)
+
+
+def test_a_sleep_for_ever_does_not_take_time_to_its_end() -> None:
+    clock = VirtualClock()
+
+    async def story() -> None:
+        await asyncio.sleep(1)
+        await asyncio.sleep(math.inf)
+
+    with pytest.raises(Deadlock):
+        run(story(), clock)
+
+    assert clock.monotonic() == 1

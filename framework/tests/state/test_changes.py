@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -228,3 +229,32 @@ def test_a_log_that_is_named_twice_is_read_once() -> None:
 
     assert together((own, own)) is own
     assert together((nodes, own, own, nodes)).position == (0, 0)
+
+
+@pytest.mark.parametrize("kind", [NODE, PODS, OWN])
+@pytest.mark.parametrize("row", [-1, 10**12, 0.5, "0", None])
+def test_a_log_takes_only_rows_that_may_exist(row: Any, kind: int) -> None:
+    log = Changes()
+
+    wrong: list[Callable[[], None]] = [lambda: log.note(row, kind), lambda: log.note_rows([0, row], kind)]
+    for each in wrong:
+        with pytest.raises((TypeError, ValueError)):
+            each()
+
+    assert log.position == 0
+
+
+@pytest.mark.parametrize("kind", [0, -1, 8, "node", None])
+def test_a_log_takes_only_kinds_that_exist(kind: Any) -> None:
+    log = Changes()
+
+    wrong: list[Callable[[], None]] = [
+        lambda: log.note(0, kind),
+        lambda: log.note_rows([0], kind),
+        lambda: log.note_all(kind),
+    ]
+    for each in wrong:
+        with pytest.raises((TypeError, ValueError)):
+            each()
+
+    assert log.position == 0

@@ -13,16 +13,18 @@ import click
 import msgspec
 from rich.console import Console
 
-from gangline import Handle, SystemClock
+from gangline import ConfigError, Handle, SystemClock
 from gangline.command_line import (
     Connection,
     Judged,
     Reached,
+    check_level,
     choose,
     drawn,
     judge,
     many,
     options,
+    point_out_emptiness,
     put,
     reached,
     table,
@@ -130,7 +132,9 @@ def _wish(options: dict[str, Any]) -> Wish:
 async def _plan(wish: Wish) -> Found:
     configuration = choose(wish.files, wish.profile)
     async with reached(wish.connection) as there:
-        return find(await judge(there.client, configuration), _within(wish, there))
+        judged = await judge(there.client, configuration)
+        point_out_emptiness(judged.cluster.nodes.size, there.where)
+        return find(judged, _within(wish, there), there.where)
 
 
 def _within(wish: Wish, there: Reached) -> Wish:
@@ -149,14 +153,16 @@ async def _apply(wish: Wish, found: Found) -> None:
     click.echo(f"done: {many(len(found.plan.steps), 'pod')} moved")
 
 
-def find(judged: Judged, wish: Wish) -> Found:
-    """The plan for the options of the command line. Raises GanglineError and ClickException."""
+def find(judged: Judged, wish: Wish, where: str) -> Found:
+    """The plan for the options of the command line; `where` names the cluster. Raises GanglineError and UsageError."""
     if wish.free_leaves is not None:
         runtimes = list(judged.runtimes.values())
         runtime = next((each for each in runtimes if each.handle.groups_pods), runtimes[0])
         handle, args = runtime.handle, _args(runtime.profile.plugins, wish)
+        if judged.cluster.nodes.size:
+            check_level(handle.topology, wish.level)
         return Found(Planner(handle, args).for_domains(wish.level, wish.free_leaves), handle, args)
-    key = _key(judged, wish)
+    key = _key(judged, wish, where)
     if not key:
         runtime = next(iter(judged.runtimes.values()))
         nothing = MovePlan("the gangs that wait", message="no move is needed: no gang waits", is_met=True)
@@ -164,13 +170,13 @@ def find(judged: Judged, wish: Wish) -> Found:
     runtime = judged.runtimes[judged.groups[key].pod.scheduler_name]
     attempt = runtime.handle.attempt(key)
     if attempt is None:
-        raise click.ClickException(f"gang {wish.group or key} cannot be tried: see its events")
+        raise ConfigError(where, f"gang {wish.group or key}", "cannot be tried: see its events")
     args = _args(runtime.profile.plugins, wish)
     return Found(Planner(runtime.handle, args).for_group(attempt), runtime.handle, args)
 
 
-def _key(judged: Judged, wish: Wish) -> str:
-    """The key of the group to plan for; "" if none waits."""
+def _key(judged: Judged, wish: Wish, where: str) -> str:
+    """The key of the group to plan for; "" if none waits. Raises ConfigError."""
     if wish.group is None:
         return next(iter(judged.groups), "")
     keys = [key for key in judged.groups if key.partition(":")[2] == wish.group]
@@ -178,7 +184,8 @@ def _key(judged: Judged, wish: Wish) -> str:
         placed = any(_is_placed(judged, wish.group, pod.uid) for pod in judged.cluster.pods.values())
         if placed:
             return ""
-        raise click.ClickException(f"there is no gang {wish.group} of these profiles; `gangline status -A` shows gangs")
+        why = f"there is no gang {wish.group} of these profiles; `gangline status -A` shows gangs"
+        raise ConfigError(where, "", why)
     return keys[0]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gangline import PodInfo, State, model
+from gangline.dra.usage import DeviceId
 from gangline_plugins.preemption.evictions import Evictions
 
 Allocation = model.ResourceClaimAllocation
@@ -74,6 +75,12 @@ class ClaimEntry:
         if is_free != self.is_free:
             self.is_free = is_free
             self.guess, self.aside = (None, self.guess) if is_free else (self.aside, None)
+
+
+def devices_of(*allocations: Allocation | None) -> list[DeviceId]:
+    """The devices of these allocations."""
+    results = [each for allocation in allocations if allocation is not None for each in allocation.devices.results]
+    return [(each.driver, each.pool, each.device) for each in results]
 
 
 class Endings:

@@ -102,7 +102,7 @@ class Judge:
         kind = next((kind for kind, number in need.patterns.items() if number == place), 0)
         return self._devices.reason(asked, code, self._with_extended(need, lacking, kind))
 
-    def room(self, need: Need, nodes: NodeView) -> Int64Column | None:
+    def room(self, need: Need, nodes: NodeView, within: Deadline) -> Int64Column | None:
         """At most how many pods with such claims of their own fit on each node; None if that is not known.
 
         Claims that pods share are given devices once, for all of them.
@@ -110,7 +110,7 @@ class Judge:
         room = np.full(len(nodes), _MANY, dtype=np.int64)
         for _, mask, claims in self._questions(need, nodes, need.own):
             try:
-                found = self._devices.room(self._devices.asked(claims), nodes)
+                found = self._devices.room(self._devices.asked(claims), nodes, within)
             except InvalidObject:
                 continue  # these nodes have been rejected
             if found is None:
@@ -118,48 +118,45 @@ class Judge:
             room = found if mask is None else np.where(mask, found, room)
         return room
 
-    def preferences(self, need: Need, nodes: NodeView) -> ScoreColumn:
-        """For each node how well the devices that the claims would get there meet the preferences of these claims."""
+    def preferences(self, need: Need, nodes: NodeView, within: Deadline) -> ScoreColumn:
+        """For each node how well the devices that the claims would get there meet the preferences of these claims.
+
+        0 for nodes for which no time is left.
+        """
         scores = np.zeros(len(nodes))
         for _, mask, claims in self._questions(need, nodes):
-            for chosen, places in self._choices(claims, mask, nodes):
+            for chosen, places in self._choices(claims, mask, nodes, within):
                 scores[places] = preferences(claims, chosen)
         return scores
 
-    def merits(self, need: Need, nodes: NodeView) -> ScoreColumn:
+    def merits(self, need: Need, nodes: NodeView, within: Deadline) -> ScoreColumn:
         """As `preferences`, plus up to 1: the less other claims lose by the devices that would be given, the more."""
         preferred, losses = np.zeros(len(nodes)), np.zeros(len(nodes))
         for _, mask, claims in self._questions(need, nodes):
             try:
                 asked = self._devices.asked(claims)
                 if not has_alternatives(claims):
-                    lost = self._devices.losses(asked, nodes)
+                    lost = self._devices.losses(asked, nodes, deadline=within)
                     losses = lost if mask is None else np.where(mask, lost, losses)
                     continue
             except InvalidObject:
                 continue  # these nodes have been rejected
-            for chosen, places in self._choices(claims, mask, nodes):
+            for chosen, places in self._choices(claims, mask, nodes, within):
                 preferred[places] = preferences(claims, chosen)
-                losses[places] = self._devices.losses(asked, nodes.at(nodes.rows[places]), chosen)
+                losses[places] = self._devices.losses(asked, nodes.at(nodes.rows[places]), chosen, within)
         merits: ScoreColumn = preferred + thrift(losses)
         return merits
 
     def _choices(
-        self, claims: Claims, mask: BoolColumn | None, nodes: NodeView
+        self, claims: Claims, mask: BoolColumn | None, nodes: NodeView, within: Deadline
     ) -> Iterator[tuple[Chosen, NDArray[np.int64]]]:
         """Which alternatives claims get on the nodes that have something for all of them, with the places of nodes."""
         try:
-            found = self._devices.choices(self._devices.asked(claims), nodes)
+            found = self._devices.choices(self._devices.asked(claims), nodes, within)
         except InvalidObject:
             return  # these nodes have been rejected
-        by_choice: dict[Chosen, list[NDArray[np.int64]]] = {}
         for chosen, places in found:
-            by_choice.setdefault(chosen, []).append(places)
-        for chosen, each in by_choice.items():
-            places = np.concatenate(each)
-            if mask is not None:
-                places = places[mask[places]]
-            yield chosen, places
+            yield chosen, places if mask is None else places[mask[places]]
 
     def _judge(
         self, need: Need, place: int, claims: Claims, nodes: NodeView, within: Deadline | None
@@ -177,14 +174,16 @@ class Judge:
         found[found > 0] += OTHERS_HAVE
         if len(few):
             few = few[self._may_go(need, nodes.rows[few])]
-            found[few[self._devices.may_have(asked, nodes.rows[few])]] = OTHERS_HAVE
+            found[few[self._devices.may_have(asked, nodes.rows[few], within)]] = OTHERS_HAVE
         return found
 
     def _may_go(self, need: Need, rows: Rows) -> BoolColumn:
         """For each of these rows whether it has pods with claims that may be removed for the pod."""
         if need.priority is None:
             return np.ones(len(rows), dtype=np.bool_)
-        return self._ledger.levels.below_on(need.priority, rows)
+        found = self._ledger.levels.below_on(need.priority, rows)
+        twins = self._ledger.twins
+        return found if twins is None else found | np.array(twins.are_on(rows.tolist()), dtype=np.bool_)
 
     def _questions(
         self, need: Need, nodes: NodeView, lacking: Claims | None = None

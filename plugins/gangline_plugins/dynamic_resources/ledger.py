@@ -15,16 +15,14 @@ one is gone or ending. See `entries`.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-from contextlib import suppress
 
 from gangline import DeadlineExceeded, Handle, InvalidObject, PodClass, PodInfo, State, model, resources
 from gangline.dra.live import Devices
 from gangline_plugins.default_preemption.levels import PriorityLevels
 from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, PodClaims, is_made_for, uses_claims
 from gangline_plugins.dynamic_resources.conceding import Concessions
-from gangline_plugins.dynamic_resources.entries import Allocation, ClaimEntry, Endings
+from gangline_plugins.dynamic_resources.entries import Allocation, ClaimEntry, Endings, devices_of
 from gangline_plugins.dynamic_resources.extended import ExtendedClaims
 from gangline_plugins.dynamic_resources.guests import Guests
 from gangline_plugins.dynamic_resources.listening import ClaimListener, NodeLabels
@@ -34,6 +32,7 @@ from gangline_plugins.dynamic_resources.orders import AllocationOrders
 from gangline_plugins.dynamic_resources.referring import References
 from gangline_plugins.dynamic_resources.written import Written, version_of
 from gangline_plugins.extended_resources import ExtendedResources
+from gangline_plugins.twin_gpus import TwinGpus
 
 _FEW_ENDING = 16
 """With at most this many claims about to come free, a choice is first tried without their devices."""
@@ -62,12 +61,20 @@ class Ledger:
         self.references = References(state, self.devices.changes)
         self.claims = PodClaims(self._store, self.references.group_of)
         self.orders = AllocationOrders()
+        self.twins: TwinGpus | None = None
+        """Is told of the devices of claims, see `meet`."""
         self._store.subscribe(ClaimListener(self.learn, self.gone))
         self.written = Written(self._store, state.view)
         self.extended = ExtendedClaims(state.shared(ExtendedResources, state), state.view, self._store)
         self.guests = Guests(state, self.devices, state.view, self._lacking, self.solve)
         self.offering = Offering(state, self.devices, self.written)
         state.follow_nodes(NodeLabels(self.devices.node_changed))
+
+    def meet(self, twins: TwinGpus) -> TwinGpus:
+        """Tell of the devices of claims, until the present configuration ends, which devices not to give."""
+        self.twins = twins
+        twins.add_offers(self.devices, self._state)
+        return twins
 
     # The tracker
 
@@ -246,6 +253,8 @@ class Ledger:
                 self.devices.give(uid)
             else:
                 self.devices.take(uid, allocation)
+            if self.twins is not None:
+                self.twins.claims_changed(devices_of(before, allocation))
             entry.taken = allocation
             entry.turn = next(self._turns)
         if entry.is_empty:
@@ -322,15 +331,7 @@ class Ledger:
         The watch has then shown every earlier write to any claim, too.
         """
         newest = max((version_of(self.newest(claim)) for claim in claims), default=0)
-        shown = asyncio.Event()
-        end = self._store.when_seen(newest, shown.set)
-        try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await shown.wait()
-        finally:
-            end()
-        return shown.is_set()
+        return await self.written.has_shown(newest, seconds)
 
     # On the way to a binding
 

@@ -69,6 +69,7 @@ from gangline_plugins.dynamic_resources.readiness import Readiness
 from gangline_plugins.dynamic_resources.referring import POD_GROUPS, say_unless_served
 from gangline_plugins.dynamic_resources.sharing import SharedClaims
 from gangline_plugins.dynamic_resources.two_masters import TwoMasters
+from gangline_plugins.twin_gpus import TwinGpus
 
 _UNHELPED = "no new claims to deallocate"
 _NEED: StateKey[Need] = StateKey("DynamicResources need")
@@ -118,6 +119,7 @@ class DynamicResources:
         self._ledger.orders.add(handle.profile, args.allocation_order, handle.state)
         self._filter_timeout = float(args.filter_timeout)
         TwoMasters(handle)
+        self._twins = self._ledger.meet(handle.state.shared(TwinGpus, handle.state))
         self.reads_own = (self._devices.changes,)
 
     @hookimpl
@@ -135,7 +137,7 @@ class DynamicResources:
             on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL, self._has_its_claims),
             on("nodes", Action.UPDATE_NODE_ALLOCATABLE, lambda pod, *_: bool(self._extended.served.of(pod.cls))),
             on("namespaces", Action.UPDATE),
-            on("pods", Action.DELETE, lambda pod, old, new: old is None or self._concerns(old)),
+            on("pods", Action.DELETE, lambda pod, old, new: old is None or self._concerns(old) or self._twins.are_some),
             on(TAKEN_BACK, Action.UPDATE_OTHER),
         )
 
@@ -263,7 +265,7 @@ class DynamicResources:
     def capacity(self, cycle: Cycle, nodes: NodeView) -> Int64Column | None:
         """At most how many pods with such claims of their own the free devices of each node suffice for."""
         need = cycle.get(_NEED)
-        return None if need is None or not (need.own or need.pod) else self._judge.room(need, nodes)
+        return None if need is None or not (need.own or need.pod) else self._judge.room(need, nodes, cycle.deadline)
 
     @hookimpl
     def post_filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis) -> Status | None:
@@ -324,11 +326,11 @@ class DynamicResources:
             allocation = self._ledger.allocation(claim.metadata.uid)
             had += preference(claim, allocation) if allocation is not None else 0.0
         if self._order == BEST:
-            merits: ScoreColumn = (self._judge.merits(need, nodes) + had) * (100.0 / (1 + most(need.own + need.named)))
-            return merits
+            scale = 100.0 / (1 + most(need.own + need.named))
+            return (self._judge.merits(need, nodes, cycle.deadline) + had) * scale
         if not has_alternatives(self._judge.lacking(need)):
             return np.full(len(nodes), had)
-        return self._judge.preferences(need, nodes) + had
+        return self._judge.preferences(need, nodes, cycle.deadline) + had
 
     @hookimpl
     def normalize_score(self, cycle: Cycle, pod: PodInfo, scores: ScoreColumn) -> ScoreColumn:

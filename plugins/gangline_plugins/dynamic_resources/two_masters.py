@@ -1,7 +1,7 @@
 """Notices GPUs with two masters: the agent of their node reports them for GpuClaims, and a ResourceSlice offers them.
 
-Nobody compares the two when GPUs are given out, so a pod with a GpuClaim and a pod with a ResourceClaim may get the
-same GPU. What the report and the slice have in common is the UUID of the GPU.
+This scheduler gives such a GPU out once (`twin_gpus`). But a device plugin, or another scheduler, knows of one way
+only. What the report and the slice have in common is the UUID of the GPU.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ class TwoMasters:
             first = min(uuids)
             which = f"{first} is" if len(uuids) == 1 else f"{first} and {len(uuids) - 1} others are"
             note = (
-                f"GPU {which} in the node's GpuNodeStatus and in ResourceSlice {self._slices.first(first)} too: a pod "
-                "with a GpuClaim and a pod with a ResourceClaim may get the same GPU"
+                f"GPU {which} in the node's GpuNodeStatus and in ResourceSlice {self._slices.first(first)} too: a "
+                "device plugin or another scheduler may give out the GPU a second time"
             )
             if self._told.is_first(node, REASON, ""):
                 log.warning("node %s: %s", node, note)

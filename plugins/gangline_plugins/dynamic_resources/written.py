@@ -11,8 +11,10 @@ in question gives way.
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,6 +111,18 @@ class Written:
             if earlier and self._is_too_much([mine.claim, *earlier], device):
                 return earlier[0]
         return self._lacks_counters(mine.claim, version)
+
+    async def has_shown(self, version: int, seconds: float) -> bool:
+        """Wait until the watch has shown all changes up to a resourceVersion; False if not after so many seconds."""
+        shown = asyncio.Event()
+        end = self._store.when_seen(version, shown.set)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await shown.wait()
+        finally:
+            end()
+        return shown.is_set()
 
     def having(self, device: DeviceId) -> list[model.ResourceClaim]:
         """The claims that have a device, or shares of it, by UID; not those that only observe it."""

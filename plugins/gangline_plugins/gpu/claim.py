@@ -60,6 +60,7 @@ from gangline_plugins.gpu.wants import (
     entry_of,
 )
 from gangline_plugins.telling import Teller
+from gangline_plugins.twin_gpus import TwinGpus
 
 WANT: StateKey[Want] = StateKey("GpuClaim want")
 FEASIBILITY: StateKey[Feasibility] = StateKey("GpuClaim feasibility")
@@ -116,6 +117,7 @@ class GpuClaim:
             args.require_report,
         )
         self._table = device_table(handle.state)
+        self._twins = self._table.meet(handle.state.shared(TwinGpus, handle.state))
         (self._table.chooses_for.add if args.implicit_claims else self._table.chooses_for.discard)(handle.profile)
         self._feasibility = Feasibility(self._table, self._limits)
         self.reads_own = (self._feasibility.aged,)
@@ -142,6 +144,7 @@ class GpuClaim:
             on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL),
             on("leases", Action.UPDATE | Action.DELETE),
             on("resourceclaims", Action.ADD, _may_carry),
+            on("resourceclaims", Action.UPDATE | Action.DELETE, self._twins.may_be_freed),
         )
 
     @hookimpl
@@ -339,9 +342,7 @@ class GpuClaim:
             await asyncio.sleep(SETTLE)
 
     def _warn_of_late_claim(self, pod: PodInfo) -> None:
-        """Warn of a claim for instances that came after its pod: the webhook could not let the containers read
-        UUIDs.
-        """
+        """Warn of a claim for instances that came after its pod: the webhook could not let containers read UUIDs."""
         name = pod.annotations.get(custom_resources.CLAIM, "")
         claim: custom_resources.GpuClaim | None = self._handle.state.store(resources.GPU_CLAIMS).get(
             name, pod.namespace

@@ -35,6 +35,7 @@ from gangline_plugins.gpu.believing import AT_ONCE, Beliefs
 from gangline_plugins.gpu.choosing import ChoiceTables
 from gangline_plugins.gpu.columns import Columns
 from gangline_plugins.gpu.late_claims import LateClaims
+from gangline_plugins.gpu.lending import TwinLending
 from gangline_plugins.gpu.like_nodes import WholeDevices
 from gangline_plugins.gpu.links import LinkClass, LinkClasses, mask_of
 from gangline_plugins.gpu.making_way import MakingWay
@@ -43,6 +44,7 @@ from gangline_plugins.gpu.node_reports import NodeReports
 from gangline_plugins.gpu.publishing import Publisher
 from gangline_plugins.gpu.taken_off import OTHER, REMEMBERED, Before
 from gangline_plugins.gpu.wants import Want, WantProblem, Wants, plain_want
+from gangline_plugins.twin_gpus import TwinGpus
 
 
 def device_table(state: State) -> DeviceTable:
@@ -212,6 +214,13 @@ class DeviceTable:
         """Forget what the pod had before: it is about to be tried anew."""
         self._before.pop(uid, None)
         self._reserved.pop(uid, None)
+
+    def meet(self, twins: TwinGpus) -> TwinGpus:
+        """Tell of each change, and hear which GPUs ResourceClaims have, until the present configuration ends."""
+        self._publisher.twins = twins
+        lending = TwinLending(self._nodes, self._allocations, self._making_way, self._publisher)
+        twins.add_gpus(lending, self._nodes, self._state)
+        return twins
 
     # Where pods are
 

@@ -35,6 +35,7 @@ class NodeDevices:
         "avoided",
         "busy",
         "hardware",
+        "lent",
         "memory",
         "mig_single",
         "milli",
@@ -61,10 +62,12 @@ class NodeDevices:
         """For each profile a mask of the devices that are chosen last for its pods, because they failed lately."""
         self.pods: dict[str, PodInfo] = {}
         """The pods on the node that use or want GPUs, by UID."""
+        self.lent: dict[str, Allocation] = {}
+        """What others than pods have: devices that ResourceClaims have; see `twin_gpus`."""
         self.clear()
 
     def clear(self) -> None:
-        """Start over with no devices held."""
+        """Start over: only devices that are lent are held."""
         self.refs = [0] * MOST_DEVICES
         self.whole = [0] * MOST_DEVICES
         self.milli = [0] * MOST_DEVICES
@@ -80,6 +83,19 @@ class NodeDevices:
         """A hash of all allocations on the node, independent of their order. It is a new one after each change of
         hardware.
         """
+        for key, allocation in self.lent.items():
+            self.hold(key, allocation, 1)
+
+    def lend(self, key: str, allocation: Allocation) -> None:
+        """Others than pods have these devices until `take_back`."""
+        self.lent[key] = allocation
+        self.hold(key, allocation, 1)
+
+    def take_back(self, key: str) -> None:
+        """Undo `lend`; nothing is lent if the node was replaced meanwhile."""
+        allocation = self.lent.pop(key, None)
+        if allocation is not None:
+            self.hold(key, allocation, -1)
 
     def label(self, labels: Mapping[str, str]) -> None:
         """Read from the node's labels how its device plugin hands out devices."""

@@ -11,6 +11,7 @@ from gangline_plugins.gpu import hardware as reports
 from gangline_plugins.gpu.columns import NO_CLASS, Columns
 from gangline_plugins.gpu.links import ids_of
 from gangline_plugins.gpu.node_devices import EVERY, WHOLE, NodeDevices
+from gangline_plugins.twin_gpus import TwinGpus
 
 _MOST_SETS = 1024
 """At this many sets of adapters, those that no node has any more are removed."""
@@ -25,6 +26,8 @@ class Publisher:
         self.hca_sets: list[frozenset[str]] = [frozenset()]
         """The sets of RDMA adapters, indexed by the number in the column `hcas`."""
         self._numbers: dict[frozenset[str], int] = {frozenset(): 0}
+        self.twins: TwinGpus | None = None
+        """Is told of each change; None until a plugin sets it."""
 
     def hardware(self, row: int, node: NodeDevices, is_reported: bool) -> None:
         """Write all columns of a node whose hardware has changed, or whose device plugin hands out devices in a
@@ -49,6 +52,8 @@ class Publisher:
         node.unpublished = EVERY
         self.taken(row, node)
         self._state.touch(row)
+        if self.twins is not None:
+            self.twins.hardware_changed(row)
 
     def taken(self, row: int, node: NodeDevices) -> None:
         """Write the columns that tell which devices are in use."""
@@ -63,6 +68,8 @@ class Publisher:
             for profile, total, free in node.instance_counts():
                 c.set_instances(row, profile, total, free)
         self._state.touch(row, PODS)
+        if self.twins is not None:
+            self.twins.pods_changed(row)
 
     def all_taken(self, nodes: Sequence[tuple[int, NodeDevices]]) -> None:
         """As `taken` for each of these rows, in which some node may be several times."""
@@ -76,6 +83,9 @@ class Publisher:
         self._columns.busy[rows] = [node.busy for _, node in plain]
         self._columns.whole[rows] = [node.taken_whole for _, node in plain]
         self._state.touch_all(rows, PODS)
+        if self.twins is not None:
+            for row in dict.fromkeys(rows):
+                self.twins.pods_changed(row)
 
     def _hca_set(self, names: frozenset[str]) -> int:
         number = self._numbers.get(names)

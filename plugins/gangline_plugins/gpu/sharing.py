@@ -25,7 +25,7 @@ def holders(node: NodeDevices, allocations: Mapping[str, Allocation]) -> dict[in
 def is_taken_from(pod: PodInfo, ids: Iterable[int], node: NodeDevices, allocations: Mapping[str, Allocation]) -> bool:
     """Whether one of these devices is in use by a pod that does not share it with this one."""
     wanted, sharers = set(ids), _sharers(pod, node, allocations)
-    return any(
+    return any(not wanted.isdisjoint(each.ids) for each in node.lent.values()) or any(
         not sharers.issuperset(uids)
         for id, uids in holders(node, allocations).items()
         if id in wanted and uids != [pod.uid]

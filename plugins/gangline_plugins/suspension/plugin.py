@@ -5,6 +5,7 @@ controller creates the next ones late: twice as late after each pod. A Job that 
 of that. So an owner may ask for it with the annotation `gangline.dev/eviction: suspend`. The modules:
 
 - `owning` decides which owners may be suspended: those all of whose pods have to go.
+- `authors` says whether somebody else has stopped an owner meanwhile.
 - `kueue` says which Workload of Kueue stands for pods, and when Kueue may be asked to stop it.
 - `suspending` suspends them; `suspenders` is where other plugins ask for it.
 - `resuming` looks every few seconds whether the pods of suspended owners have room (`templates`), and resumes them.
@@ -21,8 +22,8 @@ import msgspec
 
 from gangline import Action, EventHint, Handle, PodInfo, Status, hookimpl, on, resources, unschedulable
 from gangline_plugins.suspension.owning import SUSPENDABLE, job_of
-from gangline_plugins.suspension.record import SUSPENDED_BY
-from gangline_plugins.suspension.resuming import Resuming, is_suspended_by
+from gangline_plugins.suspension.record import SUSPENDED_BY, suspended_by
+from gangline_plugins.suspension.resuming import Resuming
 from gangline_plugins.suspension.suspenders import Suspenders
 from gangline_plugins.suspension.suspending import Suspending
 from gangline_plugins.suspension.writing import OwnerWriter
@@ -48,14 +49,14 @@ class Suspension:
 
     def __init__(self, args: SuspensionArgs, handle: Handle) -> None:
         self._handle = handle
-        writer = OwnerWriter(handle)
+        writer = OwnerWriter(handle, args.resume_seconds)
         until = f"when there is room, or after {args.resume_seconds:g} s"
         suspending = Suspending(handle, writer, until)
-        self._resuming = Resuming(handle, writer, args.resume_seconds)
+        suspenders = handle.state.shared(Suspenders)
+        self._resuming = Resuming(handle, writer, suspenders, args.resume_seconds)
         self._changed = asyncio.Event()
         self._suspended: dict[str, Any] = {}
-        """The owners with a record of this profile, by UID."""
-        suspenders = handle.state.shared(Suspenders)
+        """The owners with a record of any profile, by UID."""
         suspenders.add(handle.profile, suspending)
         handle.state.at_end(lambda: suspenders.remove(handle.profile, suspending))
         for kind in SUSPENDABLE:
@@ -66,7 +67,7 @@ class Suspension:
 
     def on_upsert(self, obj: Any) -> None:
         """A Job, JobSet or Workload was added or has changed."""
-        if is_suspended_by(self._handle.profile, obj):
+        if suspended_by(obj):
             self._suspended[obj.metadata.uid] = obj
             self._changed.set()
         else:

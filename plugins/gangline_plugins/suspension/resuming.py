@@ -3,6 +3,10 @@
 The records are on the owners, so a scheduler that has just taken over goes on where the last one stopped. Changes by
 others have precedence: if an owner runs again, or its spec has been changed since, Gangline leaves it alone.
 
+If the profile that a record names suspends no workloads any more (it was renamed, or lost the plugin), the owner is
+resumed at once by another profile: nobody can say when its pods would have room for a profile that is gone. The module
+`record` says to which schedulers a record belongs. Of several profiles the first one does it.
+
 A Workload of Kueue is resumed as soon as Kueue has taken its quota back, whether or not it has room; or after half a
 minute, because a Kueue that is not at work must not find it deactivated. If the record of its suspension cannot be
 read, it is resumed at once.
@@ -19,14 +23,16 @@ from gangline import GANG_SECONDS, Deadline, GanglineError, Handle, Membership, 
 from gangline_plugins.suspension import record as records
 from gangline_plugins.suspension.kueue import has_quota
 from gangline_plugins.suspension.owning import SUSPENDABLE, OwnerSearch, SuspendableOwner
-from gangline_plugins.suspension.record import SUSPENDED_BY, SUSPENSION, SuspensionRecord
+from gangline_plugins.suspension.record import SUSPENSION, SuspensionRecord, suspended_by
+from gangline_plugins.suspension.suspenders import Suspenders
 from gangline_plugins.suspension.templates import WITH_TEMPLATES, pods_to_come
-from gangline_plugins.suspension.writing import OwnerWriter, is_ours
+from gangline_plugins.suspension.writing import OwnerWriter, is_changed_by
 
 log = logging.getLogger(__name__)
 _AT_ONCE_SECONDS = 0.05
 """CPU time of one round for trying out whether owners have room; those that are left come first in the next."""
 
+_GONE = "the profile that has suspended it suspends no workloads any more"
 _PATIENCE = 30.0
 """Seconds after which a Workload is resumed though Kueue has not taken it off."""
 
@@ -37,6 +43,8 @@ class SuspendedOwner:
 
     owner: SuspendableOwner
     record: SuspensionRecord
+    by: str
+    """The profile that has suspended the owner."""
     since: float
     """Seconds since the epoch."""
 
@@ -44,25 +52,26 @@ class SuspendedOwner:
 class Resuming:
     """Looks at the suspended owners of one profile."""
 
-    def __init__(self, handle: Handle, writer: OwnerWriter, resume_seconds: float) -> None:
+    def __init__(self, handle: Handle, writer: OwnerWriter, suspenders: Suspenders, resume_seconds: float) -> None:
         self._handle = handle
         self._writer = writer
+        self._suspenders = suspenders
         self._resume_seconds = resume_seconds
         self._looked_at: dict[str, int] = {}
         """The number of the round in which each owner was tried out last, by the UID of the owner."""
         self._round = 0
 
     async def look(self, found: Iterable[Any]) -> None:
-        """One round over the objects that have records of this profile. At most one is resumed because it has room:
-        the next round sees what is left then.
+        """One round over the objects that have a record. At most one is resumed because it has room: the next round
+        sees what is left then.
         """
         self._round += 1
         waiting: list[SuspendedOwner] = []
-        for obj in found:
+        for obj in filter(self._is_to_resume, found):
             each = self._read(obj)
             if isinstance(obj, model.KueueWorkload) and obj.spec.suspend:
                 if each is None or not has_quota(obj) or self._handle.clock.now() >= each.since + _PATIENCE:
-                    await self._resume(_owner(obj), "Kueue may admit it again")
+                    await self._resume(_owner(obj), suspended_by(obj), "Kueue may admit it again")
             elif each is None:
                 await self._let_go(obj)
             else:
@@ -74,41 +83,55 @@ class Resuming:
         running = self._running(waiting)
         stopped = [each for each in waiting if each.owner.uid not in running]
         for each in filter(self._is_over, stopped):
-            await self._resume(each.owner, f"it was suspended for {self._resume_seconds:g} s")
+            is_own = each.by == self._handle.profile
+            why = f"it was suspended for {self._resume_seconds:g} s" if is_own else f"{_GONE}: {each.by}"
+            await self._resume(each.owner, each.by, why)
         budget = Deadline(_AT_ONCE_SECONDS)
         for each in sorted((each for each in stopped if not self._is_over(each)), key=self._order):
             if budget.passed:
                 return
             self._looked_at[each.owner.uid] = self._round
             if await self._has_room(each):
-                await self._resume(each.owner, "there is room for it")
+                await self._resume(each.owner, each.by, "there is room for it")
                 return
 
     def _order(self, each: SuspendedOwner) -> tuple[int, int, float, str]:
         """Owners in order: the one looked at longest ago, then by priority, then the longest suspended."""
         return self._looked_at[each.owner.uid], -each.record.priority, each.since, each.owner.uid
 
+    def _is_to_resume(self, obj: Any) -> bool:
+        """Whether this profile has suspended an owner, or takes it over from a profile that is not there any more."""
+        by, profiles = suspended_by(obj), self._suspenders.profiles
+        if by == self._handle.profile:
+            return True
+        if by in profiles or self._handle.profile not in profiles[:1]:
+            return False
+        try:
+            record = records.read(obj.metadata.annotations or {})
+            return record.is_left(self._writer.election, self._handle.clock.now())
+        except (GanglineError, ValueError):
+            return False
+
     def _read(self, obj: Any) -> SuspendedOwner | None:
-        """A suspended owner with its record; None if this profile may not resume the owner any more."""
-        if not obj.spec.suspend or not is_ours(obj, self._handle.profile):
+        """A suspended owner with its record; None if its profile may not resume the owner any more."""
+        by = suspended_by(obj)
+        if not obj.spec.suspend or not is_changed_by(by, obj):
             return None
         try:
             record = records.read(obj.metadata.annotations or {})
-            return SuspendedOwner(_owner(obj), record, record.since)
+            return SuspendedOwner(_owner(obj), record, by, record.since)
         except (GanglineError, ValueError):
             return None
 
     def _is_over(self, each: SuspendedOwner) -> bool:
-        return self._handle.clock.now() >= each.since + self._resume_seconds
+        return each.by != self._handle.profile or self._handle.clock.now() >= each.since + self._resume_seconds
 
     async def _let_go(self, obj: Any) -> None:
-        owner = _owner(obj)
-        if await self._writer.let_go(owner, (obj.metadata.annotations or {}).get(SUSPENSION)) and obj.spec.suspend:
-            note = "it was changed after the scheduler had suspended it, so it is left to whoever has changed it"
-            self._writer.tell(owner, "Normal", "SuspensionLeft", note)
+        record = (obj.metadata.annotations or {}).get(SUSPENSION)
+        await self._writer.let_go(_owner(obj), record, is_suspended=bool(obj.spec.suspend))
 
-    async def _resume(self, owner: SuspendableOwner, why: str) -> None:
-        if await self._writer.resume(owner):
+    async def _resume(self, owner: SuspendableOwner, by: str, why: str) -> None:
+        if await self._writer.resume(owner, by):
             log.info("%s is resumed: %s", owner.key, why)
             self._writer.tell(owner, "Normal", "ResumedByScheduler", why)
 
@@ -148,11 +171,6 @@ class Resuming:
             return pods[:1]
         key = first.group.key
         return [pod for pod, each in memberships if isinstance(each, Membership) and each.group.key == key]
-
-
-def is_suspended_by(profile: str, obj: Any) -> bool:
-    """Whether a Job, JobSet or Workload has a record of this profile."""
-    return (obj.metadata.annotations or {}).get(SUSPENDED_BY) == profile
 
 
 def _owner(obj: Any) -> SuspendableOwner:

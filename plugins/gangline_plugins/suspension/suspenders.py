@@ -38,6 +38,11 @@ class Suspenders:
         """The suspender's configuration has ended, so it suspends no workloads any more."""
         self._of[profile].remove(suspender)
 
+    @property
+    def profiles(self) -> list[str]:
+        """The profiles that suspend workloads, in order."""
+        return sorted(profile for profile, suspenders in self._of.items() if suspenders)
+
     async def take_off(self, pods: Sequence[PodInfo], why: str, mark: Mark, is_restart: bool = False) -> list[PodInfo]:
         """Suspend the workloads all of whose pods are among these; returns the pods that are left to be removed.
 

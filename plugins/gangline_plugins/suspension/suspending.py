@@ -73,7 +73,7 @@ class Suspending:
         what = "Kueue admits it again by its own rules" if owner.is_of_kueue else f"resumed {until}"
         self._writer.tell(owner, "Normal", "SuspendedByScheduler", f"{why}; {what}")
         left = await self._staying(owned)
-        if (is_restart or owner.is_of_kueue) and await self._writer.resume(owner):
+        if (is_restart or owner.is_of_kueue) and await self._writer.resume(owner, self._handle.profile):
             note = "room is kept for the next ones" if is_restart else "Kueue may admit it again"
             self._writer.tell(owner, "Normal", "ResumedByScheduler", f"its pods are going, and {note}")
         return left

@@ -16,9 +16,10 @@ from typing import Any
 from gangline import GanglineError, Handle, NotFound, model
 from gangline_plugins.retrying import MAY_PASS
 from gangline_plugins.suspension import record as records
+from gangline_plugins.suspension.authors import has_another_author, with_authors
 from gangline_plugins.suspension.kueue import is_of_kueue, may_be_stopped
 from gangline_plugins.suspension.owning import SuspendableOwner
-from gangline_plugins.suspension.record import SUSPENDED_BY, SUSPENSION
+from gangline_plugins.suspension.record import SUSPENDED_BY, SUSPENSION, Suspender, suspended_by
 
 log = logging.getLogger(__name__)
 _PAUSES = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0)
@@ -55,36 +56,51 @@ Change = Callable[[Any], OwnerChange | None]
 class OwnerWriter:
     """Writes the field `suspend` of Jobs and JobSets, or `active` of Workloads, and the record of it."""
 
-    def __init__(self, handle: Handle, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    def __init__(
+        self, handle: Handle, resume_seconds: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
         self._handle = handle
+        self._resume_seconds = resume_seconds
         self._sleep = sleep
+
+    @property
+    def election(self) -> str:
+        """See `SuspensionRecord.election`."""
+        return self._handle.term.name.rpartition("/")[0]
 
     async def suspend(self, owner: SuspendableOwner, priority: int, why: str) -> bool:
         """Suspend an owner that is not suspended yet; False if nothing was done. An event reports a failure."""
-        now, profile = self._handle.clock.now(), self._handle.profile
+        now, by = self._handle.clock.now(), Suspender(self._handle.profile, self.election, self._resume_seconds)
 
         def change(found: Any) -> OwnerChange | None:
             if not _may_be_suspended(found):
                 return None
-            said = records.written(profile, now, found.metadata.generation + 1, priority, why)
+            said = records.written(by, now, found.metadata.generation + 1, priority, why)
             return OwnerChange(said, suspend=True)
 
-        return await self._change(owner, change)
+        return await self._change(owner, change) is not None
 
-    async def resume(self, owner: SuspendableOwner) -> bool:
-        """Resume an owner that this profile has suspended; False if nothing was done."""
+    async def resume(self, owner: SuspendableOwner, by: str) -> bool:
+        """Resume an owner that the profile `by` has suspended; False if it is not resumed.
+
+        An owner that somebody else has stopped meanwhile stays stopped; the record goes, and an event says so.
+        """
 
         def change(found: Any) -> OwnerChange | None:
-            if not found.spec.suspend or not is_ours(found, self._handle.profile):
+            if not found.spec.suspend or not is_changed_by(by, found):
                 return None
-            return OwnerChange(records.removed(), suspend=False)
+            return OwnerChange(records.removed(), suspend=None if has_another_author(found) else False)
 
-        return await self._change(owner, change)
+        made = await self._change(owner, change)
+        if made is not None and made.suspend is None:
+            self._tell_left(owner)
+        return made is not None and made.suspend is False
 
-    async def let_go(self, owner: SuspendableOwner, record: str | None) -> bool:
+    async def let_go(self, owner: SuspendableOwner, record: str | None, is_suspended: bool) -> bool:
         """Remove this record from an owner that somebody else has taken over; False if nothing was done.
 
-        The record of a later suspension stays: without it nobody would resume the owner.
+        If the owner is suspended, an event says to whom it is left. The record of a later suspension stays: without it
+        nobody would resume the owner.
         """
 
         def change(found: Any) -> OwnerChange | None:
@@ -92,9 +108,17 @@ class OwnerWriter:
             is_same = SUSPENDED_BY in annotations and annotations.get(SUSPENSION) == record
             return OwnerChange(records.removed()) if is_same else None
 
-        return await self._change(owner, change)
+        is_made = await self._change(owner, change) is not None
+        if is_made and is_suspended:
+            self._tell_left(owner)
+        return is_made
 
-    async def _change(self, owner: SuspendableOwner, change: Change) -> bool:
+    def _tell_left(self, owner: SuspendableOwner) -> None:
+        note = "it was changed after the scheduler had suspended it, so it is left to whoever has changed it"
+        self.tell(owner, "Normal", "SuspensionLeft", note)
+
+    async def _change(self, owner: SuspendableOwner, change: Change) -> OwnerChange | None:
+        """Make the change; returns the one that was made, None if none was. An event reports a failure."""
         sent: list[OwnerChange] = []
         try:
             for pause in (*_PAUSES, None):
@@ -105,33 +129,33 @@ class OwnerWriter:
                         raise
                     await self._sleep(pause)
         except NotFound:
-            return False
+            return None
         except GanglineError as error:
             log.error("%s: %s", owner.key, error)
             self.tell(owner, "Warning", "SuspensionFailed", f"the scheduler cannot suspend or resume it: {error}")
-        return False
+        return None
 
-    async def _try(self, owner: SuspendableOwner, change: Change, sent: list[OwnerChange]) -> bool:
-        """Read the owner, decide and write; False if nothing is to be written. Raises ApiError.
+    async def _try(self, owner: SuspendableOwner, change: Change, sent: list[OwnerChange]) -> OwnerChange | None:
+        """Read the owner, decide and write; None if nothing is to be written. Raises ApiError.
 
         `sent` has the changes of earlier tries, whose writes may have been made without an answer; a new change is
         added.
         """
         client, resource = self._handle.client, owner.resource
-        found = await client.get(resource, owner.name, namespace=owner.namespace)
+        found = await client.get(with_authors(resource), owner.name, namespace=owner.namespace)
         if found.metadata.uid != owner.uid:
-            return False
-        if any(each.is_made(found) for each in sent):
-            return True
+            return None
+        if (made := next((each for each in sent if each.is_made(found)), None)) is not None:
+            return made
         wanted = change(found)
         if wanted is None:
-            return False
+            return None
         sent.append(wanted)
         patch = wanted.patch(owner)
         seen = {"uid": owner.uid, "resourceVersion": found.metadata.resource_version}
         whole = {**patch, "metadata": {**patch["metadata"], **seen}}
         await client.patch(resource, owner.name, whole, namespace=owner.namespace)
-        return True
+        return wanted
 
     def tell(self, owner: SuspendableOwner, kind: str, reason: str, note: str) -> None:
         """Write an event on the owner."""
@@ -145,17 +169,16 @@ def _may_be_suspended(found: Any) -> bool:
     return not found.spec.suspend and meta.deletion_timestamp is None and not is_of_kueue(meta.labels)
 
 
-def is_ours(found: Any, profile: str) -> bool:
+def is_changed_by(profile: str, found: Any) -> bool:
     """Whether this profile has suspended an object, and nobody has changed its spec since.
 
     Of a Workload the record alone counts: Kueue changes the spec too, and the Workload must not stay inactive for that.
     """
-    annotations = found.metadata.annotations or {}
     if isinstance(found, model.KueueWorkload):
-        return bool(annotations.get(SUSPENDED_BY) == profile)
-    if annotations.get(SUSPENDED_BY) != profile or is_of_kueue(found.metadata.labels):
+        return suspended_by(found) == profile
+    if suspended_by(found) != profile or is_of_kueue(found.metadata.labels):
         return False
     try:
-        return records.read(annotations).generation == found.metadata.generation
+        return records.read(found.metadata.annotations).generation == found.metadata.generation
     except GanglineError:
         return False

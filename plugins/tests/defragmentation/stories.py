@@ -67,7 +67,7 @@ class Story(GangCluster):
 
     async def plan(self, wish: Wish = WISH) -> Found:
         """What `gangline defrag plan` finds."""
-        return find(await judge(self.client, configuration(self.profile), self.clock), wish)
+        return find(await judge(self.client, configuration(self.profile), self.clock), wish, "the cluster of the story")
 
     async def apply(self, found: Found) -> None:
         """What `gangline defrag apply` does with it."""

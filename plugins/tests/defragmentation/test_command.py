@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import io
 
-import click
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from gangline import main
+from gangline import ConfigError, main
 from gangline_plugins.defragmentation import Move, MovePlan, MoveStep, Protected
 from gangline_plugins.defragmentation.command import show
 
@@ -44,7 +43,7 @@ def test_a_gang_that_is_not_there_is_named() -> None:
         await story.fragment()
         await story.plan(dataclasses.replace(WISH, group="default/none"))
 
-    with pytest.raises(click.ClickException, match="there is no gang default/none"):
+    with pytest.raises(ConfigError, match=r"^the cluster of the story: there is no gang default/none"):
         story.play(play)
 
 

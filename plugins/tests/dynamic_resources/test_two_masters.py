@@ -55,7 +55,7 @@ def test_a_node_whose_gpus_are_offered_twice_is_told_once() -> None:
     (event,) = handle.fake_recorder.events
     assert (event.pod, event.kind, event.reason) == ("/a", "Warning", "TwoDeviceMasters")
     assert event.note.startswith(
-        "GPU GPU-2 and 1 others are in the node's GpuNodeStatus and in ResourceSlice s too: a pod"
+        "GPU GPU-2 and 1 others are in the node's GpuNodeStatus and in ResourceSlice s too: a device"
     )
 
 

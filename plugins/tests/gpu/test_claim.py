@@ -14,7 +14,7 @@ from gangline.model import Pod
 from gangline.testing import Cache, FakeHandle, Runtime, make_node, make_pod, make_runtime, run_score
 from gangline_plugins.gpu.allocation import Allocation
 from gangline_plugins.gpu.claim import GpuClaim
-from gangline_plugins.gpu.decision_metrics import DecisionMetrics
+from gangline_plugins.gpu.decision_metrics import _BUCKETS, DecisionMetrics
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.links import LinkClass
 from gangline_plugins.gpu.named_hardware import devices
@@ -311,10 +311,10 @@ def test_a_bandwidth_that_many_pods_are_given_counts_as_often_as_there_are_pods(
     DecisionMetrics(one).count_all([Want(2)] * 3, [(Allocation(0, (0, 1), ("a", "b")), links)] * 3)
     DecisionMetrics(other)
     for _ in range(3):
-        other.histogram(BANDWIDTH, "", ()).observe(gbps * 1e9)
+        other.distribution(BANDWIDTH, "", _BUCKETS).observe(gbps * 1e9)
 
     found = [
-        [(each.labels, each.value) for each in family.samples if not each.name.endswith("_created")]
+        [(each.labels, each.value) for each in family.samples]
         for handle in (one, other)
         for family in handle.fake_metrics.registry.collect()
         if family.name == BANDWIDTH

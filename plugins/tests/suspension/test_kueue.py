@@ -78,7 +78,13 @@ class WithKueue(Suspensions):
         (runtime,) = self._scheduler.runtimes.values()
         uid = self.workload()["metadata"]["uid"]
         owner = SuspendableOwner(resources.KUEUE_WORKLOADS, "default", "job-train", uid)
-        return await OwnerWriter(runtime.handle).let_go(owner, record)
+        return await OwnerWriter(runtime.handle, 300.0).let_go(owner, record, is_suspended=True)
+
+    def note_authors(self, *authors: str) -> None:
+        """The API server notes that these have written `active`, and Kueue another field of the spec."""
+        entries = [{"manager": name, "fieldsV1": {"f:spec": {"f:active": {}}}} for name in authors]
+        other = {"manager": "kueue", "fieldsV1": {"f:spec": {"f:priority": {}}, "f:metadata": {"f:labels": {}}}}
+        self.write({"metadata": {"managedFields": [*entries, other]}})
 
     def admit(self) -> None:
         """Kueue admits the Workload again."""
@@ -204,3 +210,36 @@ def test_a_workload_that_may_not_be_changed_loses_its_pods_all_the_same() -> Non
 
     assert cluster.is_active() and not cluster.is_suspended()
     assert any("cannot suspend or resume it" in note for note in cluster.notes())
+
+
+@pytest.mark.parametrize("authors", [("kueuectl",), ("gangline", "argocd-controller")])
+def test_a_workload_that_somebody_else_stops_meanwhile_stays_stopped(authors: tuple[str, ...]) -> None:
+    cluster = WithKueue(resume=30)
+
+    async def story() -> None:
+        await cluster.is_asked_to_make_room()
+        cluster.note_authors(*authors)
+        await cluster.evict()
+        await cluster.until(lambda: not cluster.records(), 60.0)
+        with pytest.raises(TimeoutError):
+            await cluster.until(cluster.is_active, 120.0)
+
+    cluster.play(story)
+
+    assert any("left to whoever has changed it" in note for note in cluster.notes())
+    assert not cluster.told_as("ResumedByScheduler")
+
+
+@pytest.mark.parametrize("authors", [(), ("gangline",)])
+def test_a_workload_that_the_scheduler_alone_has_stopped_is_active_again(authors: tuple[str, ...]) -> None:
+    cluster = WithKueue(resume=30)
+
+    async def story() -> None:
+        await cluster.is_asked_to_make_room()
+        cluster.note_authors(*authors)
+        await cluster.evict()
+        await cluster.until(cluster.is_active, 10.0)
+
+    cluster.play(story)
+
+    assert len(cluster.told_as("ResumedByScheduler")) == 1

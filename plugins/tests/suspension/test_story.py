@@ -406,3 +406,22 @@ def test_an_unknown_word_is_told_and_pods_are_evicted() -> None:
     cluster.play(story)
 
     assert any('suspend or evict, not "gently"' in note for note in cluster.notes())
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_job_of_which_somebody_declares_that_it_is_suspended_stays_so(is_restarted: bool) -> None:
+    cluster = Suspensions(resume=30)
+
+    async def story() -> None:
+        await cluster.is_preempted()
+        entry = {"manager": "argocd-controller", "operation": "Apply", "fieldsV1": {"f:spec": {"f:suspend": {}}}}
+        patch = {"metadata": {"managedFields": [entry]}}
+        cluster.server.patch(resources.JOBS, "train", patch, namespace="default", kind=PatchKind.MERGE)
+        if is_restarted:
+            await cluster.restart()
+        cluster.end("urgent")
+        await cluster.until(lambda: BY not in cluster.notes_on_job(), 60.0)
+
+    cluster.play(story)
+
+    assert cluster.is_suspended() and any("left to whoever has changed it" in note for note in cluster.notes())

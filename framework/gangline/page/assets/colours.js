@@ -1,6 +1,7 @@
 // The colours of the page, and one for each workload.
 
 const GOLDEN = 137.508; // degrees: neighbouring numbers get colours that are far apart
+const FIRST = 25, HUES = 310; // without reds, which mean that a GPU is sick
 
 export class Colours {
   constructor() {
@@ -20,7 +21,7 @@ export class Colours {
   of(number) {
     let colour = this.made.get(number);
     if (!colour) {
-      colour = `hsl(${Math.round(number * GOLDEN) % 360} 58% ${this.light})`;
+      colour = `hsl(${Math.round(FIRST + (((number * GOLDEN) % 360) * HUES) / 360)} 58% ${this.light})`;
       this.made.set(number, colour);
     }
     return colour;

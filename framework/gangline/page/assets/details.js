@@ -1,6 +1,6 @@
 // Says everything about the node and the workload that are chosen.
 
-import { ago, clock, count, el, link, moment } from "./dom.js";
+import { ago, clock, count, el, link, moment, ranges } from "./dom.js";
 import { CORDONED, FREE, NOT_READY, inOrder } from "./model.js";
 
 const MOST = 200; // entries of a list
@@ -54,7 +54,7 @@ function aboutNode(model, node, choose) {
     model.workloads.has(owner)
       ? link(nameOf(model, owner), () => choose({ node: node.name, workload: owner }))
       : ELSEWHERE,
-    ` GPU ${gpus.join(", ")}`,
+    ` GPU ${ranges(gpus)}`,
   ];
   const pods = model.podsOn(node.name);
   return el("section", {},
@@ -76,13 +76,13 @@ function aboutNode(model, node, choose) {
 }
 
 function gpusOf(pod) {
-  return pod.gpus.length ? ` (GPU ${pod.gpus.join(", ")})` : "";
+  return pod.gpus.length ? ` (GPU ${ranges(pod.gpus)})` : "";
 }
 
 function islandsOf(node) {
   const groups = new Map();
   node.islands.forEach((island, gpu) => groups.set(island, [...(groups.get(island) ?? []), gpu]));
-  return [...groups.values()].map((gpus) => `NVLink between ${gpus.join(", ")}`).join("; ");
+  return [...groups.values()].map((gpus) => `NVLink between ${ranges(gpus)}`).join("; ");
 }
 
 function aboutWorkload(model, workload, choose, whys, remedies) {

@@ -29,6 +29,17 @@ export function ago(seconds, now) {
   return `${Math.floor(past)} s`;
 }
 
+// Numbers in order, as "0–3, 6, 7".
+export function ranges(numbers) {
+  const found = [];
+  for (const number of numbers) {
+    const last = found.at(-1);
+    if (last && number === last[1] + 1) last[1] = number;
+    else found.push([number, number]);
+  }
+  return found.map(([first, last]) => (last > first ? `${first}${last > first + 1 ? "–" : ", "}${last}` : first)).join(", ");
+}
+
 export function percent(part, whole) {
   return whole ? `${Math.round((100 * part) / whole)} %` : "–";
 }
@@ -40,12 +51,14 @@ export function lasting(seconds) {
     if (seconds >= least) return `${Number((seconds / size).toPrecision(2))} ${unit}`;
 }
 
-const sameDay = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
-const otherDay = new Intl.DateTimeFormat("en-GB", { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+const TIME = { hour: "2-digit", minute: "2-digit" };
+let sameDay, otherDay; // made when they are needed, because that takes long
 
 // The time of a clock, with the day if that is not today.
 export function clock(seconds, now) {
   const then = new Date(1000 * seconds);
+  sameDay ??= new Intl.DateTimeFormat("en-GB", TIME);
+  otherDay ??= new Intl.DateTimeFormat("en-GB", { month: "short", day: "numeric", ...TIME });
   return (then.toDateString() === new Date(1000 * now).toDateString() ? sameDay : otherDay).format(then);
 }
 

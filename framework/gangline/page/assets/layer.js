@@ -188,12 +188,15 @@ export class Layer {
     return this.known(owner) ? this.colours.of(owner) : this.colours.other;
   }
 
+  // A cross on the colour of the background, so that it is seen on every colour.
   #sick(box) {
     const { context, colours } = this;
-    context.strokeStyle = colours.sick;
-    context.lineWidth = Math.max(2, 1.5 / this.pixels);
     for (const gpu of box.node.sick.keys()) {
       const { x, y } = cellOf(box, gpu);
+      context.fillStyle = colours.back;
+      context.fillRect(x + 1.5, y + 1.5, CELL - 3, CELL - 3);
+      context.strokeStyle = colours.sick;
+      context.lineWidth = Math.max(2, 1.5 / this.pixels);
       context.strokeRect(x, y, CELL, CELL);
       context.beginPath();
       context.moveTo(x, y);

@@ -114,10 +114,22 @@ function* grouped(items, keyOf) {
   if (group.length) yield [key, group];
 }
 
-// Places boxes in lines from left to right, so that all together have about this ratio of width to height.
+// Places boxes in lines from left to right, so that all together have about this ratio of width to height, and lines are
+// about equally long.
 function shelves(boxes, gap, aspect) {
   const area = boxes.reduce((sum, box) => sum + (box.width + gap) * (box.height + gap), 0);
-  const most = Math.max(Math.sqrt(area * aspect), ...boxes.map((box) => box.width));
+  const widest = boxes.reduce((most, box) => Math.max(most, box.width), 0);
+  let most = Math.max(Math.sqrt(area * aspect), widest);
+  const { height } = placed(boxes, gap, most);
+  for (let least = widest; most - least > 1; ) {
+    const middle = (least + most) / 2;
+    if (placed(boxes, gap, middle).height > height) least = middle;
+    else most = middle;
+  }
+  return placed(boxes, gap, most);
+}
+
+function placed(boxes, gap, most) {
   let x = 0, y = 0, line = 0, width = 0;
   for (const box of boxes) {
     if (x > 0 && x + box.width > most) {

@@ -2,7 +2,7 @@
 
 import { ago, count, el, link } from "./dom.js";
 import { conditionsOf, nameOf, placeOf } from "./details.js";
-import { inOrder } from "./model.js";
+import { byOrder, inOrder, natural } from "./model.js";
 
 const PAGE = 100;
 
@@ -25,10 +25,12 @@ export class Listing {
       this.section.querySelector(by < 0 ? ".earlier" : ".later")?.focus();
     };
     const range = rows.length > PAGE ? `: ${start + 1} to ${start + shown.length} of ${rows.length}` : `: ${rows.length}`;
-    const table = el("table", {},
+    const heading = ([name, kind]) => el("th", { scope: "col", role: "columnheader", class: kind }, name);
+    const line = (row) => el("tr", { role: "row" }, make(row).map((cell, column) => this.#cell(cell, column)));
+    const table = el("table", { role: "table" }, // roles are said, because on a phone the rows are no table to look at
       el("caption", {}, this.caption + range),
-      el("thead", {}, el("tr", {}, this.columns.map(([name, kind]) => el("th", { scope: "col", class: kind }, name)))),
-      el("tbody", {}, shown.map((row) => el("tr", {}, make(row).map((cell, column) => this.#cell(cell, column))))),
+      el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, this.columns.map(heading))),
+      el("tbody", { role: "rowgroup" }, shown.map(line)),
     );
     const pager = el("div", { class: "pager" },
       el("button", { type: "button", class: "earlier", disabled: this.page === 0, onclick: turn(-1) }, "Earlier"),
@@ -43,8 +45,9 @@ export class Listing {
   }
 
   #cell(cell, column) {
-    const kind = this.columns[column][1];
-    return column === 0 ? el("th", { scope: "row" }, cell) : el("td", { class: kind }, cell);
+    const [name, kind] = this.columns[column];
+    if (column === 0) return el("th", { scope: "row", role: "rowheader" }, cell);
+    return el("td", { role: "cell", class: kind, "data-label": [name].flat()[0] }, cell);
   }
 }
 
@@ -53,13 +56,13 @@ export class Lists {
     this.model = model;
     this.choose = choose;
     this.nodes = new Listing(sections.nodes, "Nodes", [
-      ["Node"], ["Where"], ["GPUs used", "number"], ["Workloads"], ["State"], ["Taints"],
+      ["Node"], ["Where", "place"], ["GPUs used", "number"], ["Workloads"], ["State", "state"], ["Taints"],
     ]);
     this.workloads = new Listing(sections.workloads, "Workloads", [
-      ["Workload"], ["Kind"], ["Pods placed", "number"], ["Needed", "number"], ["GPUs", "number"], ["Nodes", "number"], ["Waits"],
+      ["Workload"], ["Kind", "state"], ["Pods placed", "number"], ["Needed", "number"], ["GPUs", "number"], ["Nodes", "number"], ["Waits", "state"],
     ]);
     this.queue = new Listing(sections.queue, "Waiting, longest first", [
-      ["Workload"], ["Pods", "number"], ["GPUs", "number"], ["For", "number"], ["Place"], ["Tries", "number"], ["Why", "why"],
+      ["Workload"], ["Pods", "number"], ["GPUs", "number"], ["For", "number"], ["Place", "state"], ["Tries", "number"], ["Why", "why"],
     ]);
   }
 
@@ -93,8 +96,8 @@ export class Lists {
   #workloads(chosen) {
     const { model } = this;
     const found = [...model.workloads.values()].filter((each) => !chosen?.workloads || chosen.workloads.has(each.number));
-    found.sort((a, b) => nameOf(model, a.number).localeCompare(nameOf(model, b.number), "en", { numeric: true }));
-    this.workloads.show(found, (each) => {
+    const named = found.map((each) => ({ each, order: natural(nameOf(model, each.number)) })).sort(byOrder);
+    this.workloads.show(named, ({ each }) => {
       const pods = [...each.pods];
       return [
         this.#workload(each.number),

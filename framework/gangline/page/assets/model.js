@@ -80,6 +80,7 @@ export class Model {
     const node = before ?? { name };
     const moved = !before || before.owners.length !== owners.length || before.domains.join("\n") !== domains.join("\n");
     Object.assign(node, { domains, owners, flags, taints, islands, others, sick: sick.length ? new Map(sick) : NONE_SICK });
+    if (moved) node.order = [...domains, name].map(natural).join("\0");
     node.used = owners.reduce((sum, owner) => sum + (owner !== FREE), 0);
     this.nodes.set(name, node);
     this.hasNewShape ||= moved;
@@ -161,16 +162,17 @@ function keptOf(room) {
   return { at, since, until, gpus, nodes: new Set(nodes) };
 }
 
-const natural = new Intl.Collator("en", { numeric: true }).compare;
+// A text by which names are sorted as people do it: node-9 before node-10.
+export function natural(name) {
+  return name.replace(/\d+/g, (digits) => digits.padStart(16, "0"));
+}
+
+export function byOrder(a, b) {
+  return a.order < b.order ? -1 : a.order > b.order ? 1 : 0;
+}
 
 export function inOrder(nodes) {
-  return [...nodes].sort((a, b) => {
-    for (let level = 0; level < a.domains.length; level++) {
-      const order = natural(a.domains[level], b.domains[level] ?? "");
-      if (order) return order;
-    }
-    return natural(a.name, b.name);
-  });
+  return [...nodes].sort(byOrder);
 }
 
 export function statesOf(node) {

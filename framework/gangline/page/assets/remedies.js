@@ -39,7 +39,7 @@ export class Remedies {
       el("h3", {}, "What would let it start"),
       answer.found !== undefined || answer.fault ? el("p", {}, `${said(answer)}.`) : [],
       remedies.length ? el("ol", {}, remedies.map((each) => el("li", {}, each.sentence))) : [],
-      answer.found?.isComplete === false ? el("p", { class: "quiet" }, "There may be others: attempts or time ran out.") : [],
+      answer.found?.isComplete === false ? el("p", { class: "quiet" }, "The search was not finished: attempts or time ran out. There may be others.") : [],
       el("button", { type: "button", id: "try", "aria-busy": String(Boolean(answer.asking)), onclick: () => this.#ask(unit) }, label),
       el("p", {}, "The same in a terminal, also as JSON:"),
       el("code", { class: "command" }, command),

@@ -5,7 +5,8 @@ import { nameOf } from "./details.js";
 import { Listing } from "./lists.js";
 
 const LEAST = 600, MOST = 86400; // seconds that are shown before and after now
-const TICKS = 5;
+const TICKS = 5, LABEL = 0.88; // at most so many, the last one where its label has room
+const STEPS = [300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200]; // seconds between two ticks
 export const KEPT = "room is kept", WAITS = "waits", BACKFILLED = "backfilled", RUNS = "runs";
 const LEGEND = [
   ["running", "runs"], ["running expected", "until its latest end"], ["running open", "no end is known"],
@@ -56,7 +57,7 @@ export class Timeline {
     const table = el("div", {});
     section.replaceChildren(el("ul", { class: "legend", "aria-label": "Legend" }, LEGEND.map(([kind, words]) =>
       el("li", {}, el("i", { class: `swatch bar ${kind}` }), words))), table);
-    this.listing = new Listing(table, "Time line", [
+    this.listing = new Listing(table, "Workloads with GPUs, and what waits", [
       ["Workload"], ["GPUs", "number"], ["State", "state"], ["Since", "state"], ["Starts or ends", "when"], [["Time", this.axis], "bars"],
     ]);
   }
@@ -81,11 +82,11 @@ export class Timeline {
   }
 
   #axis(span, now) {
-    const ticks = [];
-    for (let tick = 0; tick < TICKS; tick++) {
-      const time = span.from + ((span.until - span.from) * tick) / TICKS;
-      ticks.push(placed(el("span", {}, clock(time, now)), span, time));
-    }
+    const ticks = [], long = span.until - span.from;
+    const step = STEPS.find((each) => long / each <= TICKS) ?? STEPS.at(-1);
+    const zone = new Date(1000 * span.from).getTimezoneOffset() * 60;
+    for (let time = Math.ceil((span.from - zone) / step) * step + zone; time < span.from + LABEL * long; time += step)
+      ticks.push(placed(el("span", {}, clock(time, time)), span, time)); // without the day, which has no room
     this.axis.replaceChildren(...ticks, placed(el("i", { class: "now" }), span, now));
   }
 }

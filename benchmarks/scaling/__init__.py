@@ -1,0 +1,1 @@
+"""What `scale.py` is made of."""

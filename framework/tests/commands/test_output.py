@@ -1,0 +1,70 @@
+"""The output of commands: on narrow terminals, in pipes that nobody reads, and where it cannot be written."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+
+import pytest
+
+from gangline.commands.output import drawn, put, table
+
+from .cluster_over_http import ClusterOverHttp
+from .terminal import Terminal
+
+
+def shell(line: str) -> tuple[int, bytes]:
+    """The exit code of a line of the shell in which `gangline` is this program, and its standard error."""
+    words = f'gangline() {{ "{sys.executable}" -m gangline "$@"; }}; {line}'
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", words], capture_output=True, check=False)
+    return done.returncode, done.stderr
+
+
+def test_a_full_disk_is_named_in_one_line() -> None:
+    assert shell("gangline config show > /dev/full") == (
+        1,
+        b"gangline: the output cannot be written: No space left on device\n",
+    )
+
+
+def test_a_table_on_a_full_disk_is_named_in_one_line() -> None:
+    assert shell("gangline profiles list > /dev/full") == (
+        1,
+        b"gangline: the output cannot be written: No space left on device\n",
+    )
+
+
+def test_an_output_that_is_closed_is_no_failure() -> None:
+    assert shell("gangline profiles list >&-") == (0, b"")
+
+
+def test_an_output_that_nobody_reads_ends_the_command_without_a_line() -> None:
+    assert shell("gangline config show | true") == (1, b"")
+
+
+async def test_a_watch_ends_when_nobody_reads_it_any_more(lab: ClusterOverHttp) -> None:
+    lab.add_nodes("a")
+    environment = {**os.environ, "KUBECONFIG": str(lab.kubeconfig)}
+    reading, writing = os.pipe()
+    words = (sys.executable, "-m", "gangline", "status", "--watch")
+    process = await asyncio.create_subprocess_exec(*words, env=environment, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+
+    assert (await asyncio.to_thread(os.read, reading, 20)).startswith(b"0 of 8 GPUs")
+    os.close(reading)  # nothing changes in the cluster
+
+    assert (await process.communicate())[1] == b"" and process.returncode == 1
+
+
+def test_lines_do_not_end_with_spaces_that_a_narrow_terminal_would_fold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "40")
+    rows = table("NODE", "WHY")
+    rows.add_row("a-node-with-a-long-name-to-fill-the-line", "a long reason " * 10)
+
+    lines = drawn(lambda screen: put(screen, rows), wide=True).splitlines()
+
+    assert lines[0].endswith("\x1b[1mWHY\x1b[0m") and not any(line.endswith(" ") for line in lines)

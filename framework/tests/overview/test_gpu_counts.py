@@ -1,0 +1,120 @@
+"""What is kept of the GPUs in use is what a count of everything finds; only what has changed is counted again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gangline import model
+from gangline.kube.resources import GPU_NODE_STATUSES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from gangline.overview.gpu_counts import GpuCounts
+from gangline.overview.gpu_use import counted, gather, gpu_use
+from gangline.state.cache import Cache
+from gangline.state.node_view import NodeView
+from gangline.state.pods import PodInfo
+from gangline.testing import cluster, make_node, make_pod
+from gangline.wire.custom_resources import ALLOCATED
+
+from .test_gpu_use import report, resource_claim
+
+NAMES, NUMBERS = st.sampled_from(["a", "b", "c"]), st.integers(0, 4)
+IDS = st.sampled_from(["", "0", "1,2", "2,3,3", "x"])
+STEPS = st.one_of(
+    st.tuples(st.just("node"), NAMES, st.sampled_from([0, 2, 8])),
+    st.tuples(st.just("no node"), NAMES),
+    st.tuples(st.just("pod"), NUMBERS, NAMES, IDS, st.integers(0, 2)),
+    st.tuples(st.just("no pod"), NUMBERS),
+    st.tuples(st.just("claim"), NUMBERS, NAMES, st.sampled_from(["gpu.nvidia.com", "dra.net"]), IDS),
+    st.tuples(st.just("no claim"), NUMBERS),
+    st.tuples(st.just("slice"), NUMBERS, NAMES, st.lists(st.integers(0, 9), max_size=3)),
+    st.tuples(st.just("no slice"), NUMBERS),
+    st.tuples(st.just("report"), NAMES, st.integers(0, 9)),
+    st.tuples(st.just("no report"), NAMES),
+    st.tuples(st.just("count")),
+)
+
+
+def slice_of(number: int, node: str, devices: list[int]) -> model.ResourceSlice:
+    found = {"driver": "gpu.nvidia.com", "nodeName": node, "devices": [{"name": f"gpu-{id}"} for id in devices]}
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    data: dict[str, Any] = {"metadata": {"name": f"s{number}"}, "spec": {**found, "pool": pool}}
+    return msgspec.convert(data, model.ResourceSlice)
+
+
+def play(cache: Cache, step: tuple[Any, ...]) -> None:
+    """One change of the cluster, or a count."""
+    match step:
+        case ("node", name, gpus):
+            cache.upsert_node(make_node(name, gpus=gpus))
+        case ("no node", name):
+            cache.remove_node(name)
+        case ("pod", number, node, ids, gpus):
+            annotations = {ALLOCATED: ids} if ids else {}
+            cache.upsert_pod(cache.record(make_pod(f"p{number}", gpus=gpus, node=node, annotations=annotations)))
+        case ("no pod", number):
+            cache.remove_pod(make_pod(f"p{number}").metadata.uid)
+        case ("claim", number, node, driver, ids):
+            devices = [f"gpu-{id}" for id in ids.split(",")]
+            cache.store(RESOURCE_CLAIMS).upsert(resource_claim(f"c{number}", *devices, node=node, driver=driver))
+        case ("no claim", number):
+            cache.store(RESOURCE_CLAIMS).remove("default", f"c{number}")
+        case ("slice", number, node, devices):
+            cache.store(RESOURCE_SLICES).upsert(slice_of(number, node, devices))
+        case ("no slice", number):
+            cache.store(RESOURCE_SLICES).remove("", f"s{number}")
+        case ("report", name, devices):
+            cache.store(GPU_NODE_STATUSES).upsert(report(name, devices))
+        case ("no report", name):
+            cache.store(GPU_NODE_STATUSES).remove("", name)
+        case _:
+            gpu_use(cache)
+
+
+@given(st.lists(STEPS, max_size=30))
+def test_after_any_history_the_counts_are_those_of_a_count_of_everything(steps: list[tuple[Any, ...]]) -> None:
+    cache = cluster([make_node("a"), make_node("b")])
+    kept = cache.shared(GpuCounts, cache)
+    kept.update(cache.nodes.view())
+    for step in steps:
+        play(cache, step)
+
+    nodes, anew = cache.nodes.view(), GpuCounts(cache)
+    kept.update(nodes)
+    anew.update(nodes)
+
+    assert kept.beyond.tolist() == anew.beyond.tolist() and kept.reported.tolist() == anew.reported.tolist()
+    assert kept.ids(nodes) == anew.ids(nodes)
+
+
+class Watched(NodeView):
+    """Nodes that note whose pods are looked at."""
+
+    looked_at: list[int]
+
+    def pods(self, i: int) -> Mapping[str, PodInfo]:
+        self.looked_at.append(i)
+        return super().pods(i)
+
+
+def watched(cache: Cache) -> Watched:
+    nodes = Watched(cache.nodes, cache.nodes.everything)
+    nodes.looked_at = []
+    return nodes
+
+
+def test_only_nodes_that_have_changed_are_looked_at() -> None:
+    cache = cluster(make_node(f"n{i}") for i in range(50))
+    gather(watched(cache), cache)
+    cache.upsert_pod(cache.record(make_pod("p", node="n7", annotations={ALLOCATED: "1"})))
+    cache.store(RESOURCE_CLAIMS).upsert(resource_claim("c", "gpu-2", "gpu-3", node="n9"))
+    cache.store(GPU_NODE_STATUSES).upsert(report("n11", 4))
+
+    nodes = watched(cache)
+    use = counted(gather(nodes, cache))
+
+    assert sorted(nodes.looked_at) == [7, 9, 11]
+    assert use.used[[7, 9, 11]].tolist() == [1, 2, 0]
