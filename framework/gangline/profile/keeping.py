@@ -331,10 +331,9 @@ class Kept:
             raw = np.where((raw >= 0.0) & (raw <= MAX_SCORE), raw, 0.0)
         kept = scores.raw.get(impl.name)
         if impl.normalize is not None:
-            first = raw[:1] if kept is None else kept[0]
             # A look at the last row mostly spares a look at all rows.
-            is_constant = scores.constant.get(impl.name, True) and bool((raw[-1:] == first).all())
-            scores.constant[impl.name] = is_constant and int(np.count_nonzero(raw == first)) == len(raw)
+            is_constant = scores.constant.get(impl.name, True) and _are_all(raw, raw if kept is None else kept)
+            scores.constant[impl.name] = is_constant
         if kept is None:
             scores.raw[impl.name] = raw if raw.flags.owndata and raw.flags.writeable else raw.copy()
         else:
@@ -354,6 +353,14 @@ def _follow(scores: Scores, leaders: BestRows, view: NodeView, before: ScoreColu
     changed = zip(view.rows.tolist(), before.tolist(), ranked.tolist(), strict=True)
     if not all([leaders.follow(row, before, now) for row, before, now in changed]):
         scores.leaders = None
+
+
+def _are_all(scores: ScoreColumn, like: ScoreColumn) -> bool:
+    """Whether all scores are equal to the first of `like`."""
+    if not len(scores):
+        return True
+    first = like.item(0)
+    return scores.item(-1) == first and int(np.count_nonzero(scores == first)) == len(scores)
 
 
 def _sum(scores: Scores, view: NodeView) -> ScoreColumn:

@@ -48,6 +48,7 @@ class _Columns:
     order: Int64Column
     allocatable: Int64Column
     requested: Int64Column
+    free: Int64Column
     nonzero: Int64Column
 
 
@@ -82,6 +83,7 @@ class Nodes:
             order=np.zeros(capacity, dtype=np.int64),
             allocatable=np.zeros(amounts, dtype=np.int64),
             requested=np.zeros(amounts, dtype=np.int64),
+            free=np.zeros(amounts, dtype=np.int64),
             nonzero=np.zeros((2, capacity), dtype=np.int64),
         )
         self._show()
@@ -99,10 +101,13 @@ class Nodes:
         """The order in which the nodes were added: a node that was added later has a higher number."""
         self.allocatable = read_only(own.allocatable)
         self.requested = read_only(own.requested)
+        self.free = read_only(own.free)
+        """`allocatable` less `requested`, which every pod of a new class is compared with."""
         self.nonzero = read_only(own.nonzero)
         self._allocatable = [memoryview(row) for row in own.allocatable]
         self._requested = [memoryview(row) for row in own.requested]
         """The rows of `requested`: for single numbers a memoryview takes a quarter of the instructions of numpy."""
+        self._free_amounts = [memoryview(row) for row in own.free]
         self._nonzero = [memoryview(row) for row in own.nonzero]
 
     def row_of(self, name: str) -> int | None:
@@ -117,6 +122,11 @@ class Nodes:
         """Allocatable and requested amounts of one node, one number per resource."""
         places, allocatable, requested = self.axis.places(resources), self._allocatable, self._requested
         return [allocatable[place][row] for place in places], [requested[place][row] for place in places]
+
+    def free_at(self, row: int, resources: tuple[str, ...]) -> list[int]:
+        """`free` of one node, one number per resource."""
+        free = self._free_amounts
+        return [free[place][row] for place in self.axis.places(resources)]
 
     def nonzero_at(self, row: int) -> tuple[int, int]:
         """`nonzero` of one node."""
@@ -169,9 +179,10 @@ class Nodes:
 
     def place(self, pod: PodInfo, row: int) -> None:
         """Put a pod on a node."""
-        cls, requested, nonzero = pod.cls, self._requested, self._nonzero
+        cls, requested, free, nonzero = pod.cls, self._requested, self._free_amounts, self._nonzero
         for resource, amount in cls.takes:
             requested[resource][row] += amount
+            free[resource][row] -= amount
         milli, memory = cls.requests.nonzero
         nonzero[0][row] += milli
         nonzero[1][row] += memory
@@ -184,6 +195,7 @@ class Nodes:
         cls, index, pods_on = pods[0].cls, np.array(rows, dtype=np.intp), self.pods_on
         for resource, amount in cls.takes:
             np.add.at(self._own.requested[resource], index, amount)
+            np.subtract.at(self._own.free[resource], index, amount)
         for column, amount in zip(self._own.nonzero, cls.requests.nonzero, strict=True):
             np.add.at(column, index, amount)
         for pod, row in zip(pods, rows, strict=True):
@@ -193,9 +205,11 @@ class Nodes:
 
     def unplace(self, pod: PodInfo) -> None:
         """Take a pod off its node."""
-        cls, row, requested, nonzero = pod.cls, pod.row, self._requested, self._nonzero
+        cls, row, nonzero = pod.cls, pod.row, self._nonzero
+        requested, free = self._requested, self._free_amounts
         for resource, amount in cls.takes:
             requested[resource][row] -= amount
+            free[resource][row] += amount
         milli, memory = cls.requests.nonzero
         nonzero[0][row] -= milli
         nonzero[1][row] -= memory
@@ -206,7 +220,7 @@ class Nodes:
     def _offer(self, row: int, amounts: Mapping[str, int]) -> None:
         """The node in the row has these allocatable amounts now."""
         for free in self._offers.change(row, frozenset(amounts)):
-            self._own.allocatable[free] = self._own.requested[free] = 0
+            self._own.allocatable[free] = self._own.requested[free] = self._own.free[free] = 0
         for resource in amounts:
             if self.axis.give_row(resource):  # perhaps there was no free row when the first node offered it
                 self._count_again(resource)
@@ -216,15 +230,18 @@ class Nodes:
             column[row_of(resource)] = amount
         column[self.axis.NOTHING] = 0
         allocatable[:, row] = column
+        self._own.free[:, row] = allocatable[:, row] - self._own.requested[:, row]
 
     def _count_again(self, resource: str) -> None:
         """Some node now offers a resource that pods may have requested before: count the placed pods' requests."""
         classes = self.axis.users(resource)
         if not classes:
             return
-        column = self._own.requested[self.axis.row(resource)]
+        place = self.axis.row(resource)
+        column = self._own.requested[place]
         for row, pods in enumerate(self.pods_on):  # once for each resource that is new in the cluster
             column[row] = sum(pod.cls.requests.real[resource] for pod in pods.values() if pod.cls in classes)
+        self._own.free[place] = self._own.allocatable[place] - column
 
     def _fit_axis(self) -> None:
         """Add rows for resources that are new on the axis."""
@@ -232,6 +249,7 @@ class Nodes:
             rows, own = 2 * len(self.axis), self._own
             own.allocatable = _grown(own.allocatable, (rows, own.allocatable.shape[1]))
             own.requested = _grown(own.requested, (rows, own.requested.shape[1]))
+            own.free = _grown(own.free, (rows, own.free.shape[1]))
             self._show()
 
     def _take_row(self, name: str) -> int:
@@ -263,6 +281,7 @@ class Nodes:
         own.order = _grown(own.order, (capacity,))
         own.allocatable = _grown(own.allocatable, (len(own.allocatable), capacity))
         own.requested = _grown(own.requested, (len(own.requested), capacity))
+        own.free = _grown(own.free, (len(own.free), capacity))
         own.nonzero = _grown(own.nonzero, (2, capacity))
         self._show()
         self.labels.grow(capacity)
