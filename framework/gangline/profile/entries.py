@@ -52,6 +52,8 @@ class Entry:
     """The kept results of one identity."""
 
     key: Hashable
+    common_key: Hashable
+    """The key of the answers that do not depend on requests; see `common`."""
     reading: tuple[str, ...]
     """The plugins whose own logs of changes matter to the entry."""
     log: ChangeLog
