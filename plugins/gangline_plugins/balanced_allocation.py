@@ -61,7 +61,7 @@ class NodeResourcesBalancedAllocation:
         self._memo = memo_key(NodeResourcesBalancedAllocation, *self._resources)
         self._amounts, self.reads_own = amounts_of(handle, [name for name, _ in self._resources])
         self._kept = KeptColumns(self._columns, _KEPT_BYTES, own=self.reads_own)
-        self._tables = KeptColumns(self._table, _KEPT_BYTES, own=self.reads_own)
+        self._tables = KeptColumns(self._table, _KEPT_BYTES, own=self.reads_own, one=self._table_of_one)
         self._inexact = set[CountedResources]()
         """Resources of which some node has had too much for floating point."""
 
@@ -113,8 +113,6 @@ class NodeResourcesBalancedAllocation:
         the time of one with a number. If a node lacks one of the resources, both allocatable amounts are infinity: then
         both fractions are 0, which is even.
         """
-        if len(nodes) == 1:
-            return (self._table_of_one(counted, nodes),)
         allocatable, used = self._amounts.of(counted.resources, nodes)
         if int(allocatable.max(initial=0)) > EXACT:
             self._inexact.add(counted)
@@ -125,14 +123,15 @@ class NodeResourcesBalancedAllocation:
         table[5] = 1.0
         return (table,)
 
-    def _table_of_one(self, counted: CountedResources, nodes: NodeView) -> Matrix:
+    def _table_of_one(self, counted: CountedResources, nodes: NodeView) -> tuple[list[float]]:
+        """As `_table`, in plain numbers, for the only node of the view."""
         (whole, other), (used, other_used) = self._amounts.of_one(counted.resources, nodes)
         if max(whole, other) > EXACT:
             self._inexact.add(counted)
         if min(whole, other) <= 0:
-            return np.array([used, other_used, np.inf, np.inf, -50.0, 1.0])[:, None]
+            return ([used, other_used, math.inf, math.inf, -50.0, 1.0],)
         evenness = _evenness_of_two(used / whole, other_used / other)
-        return np.array([used, other_used, whole, other, evenness - 150.0, 1.0])[:, None]
+        return ([used, other_used, whole, other, evenness - 150.0, 1.0],)
 
 
 def _scores_of_two(table: Matrix, share: Share) -> ScoreColumn:

@@ -39,14 +39,13 @@ _WITHOUT_REQUESTS = object()
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
-@dataclass(slots=True, eq=False)
-class PreFiltered:
+class PreFiltered(msgspec.Struct, eq=False):
     """What pre-filters say of a pod."""
 
     rejected: Status | None = None
     """The first rejection, with its plugin."""
-    narrow: dict[str, Narrow] = field(default_factory=dict)
-    skipped: set[str] = field(default_factory=set)
+    narrow: dict[str, Narrow] = {}
+    skipped: set[str] = set()
 
 
 def pre_filtered(impls: Iterable[Implementation], cycle: Cycle, pod: PodInfo, nodes: Nodes) -> PreFiltered:

@@ -312,14 +312,13 @@ class Kept:
                 entry.shared_bytes += quick_size_of(*exported.values())
                 self.entries.measure(entry.key)
             entry.shared = {**entry.shared, **exported}
-        scoring = Cycle(entry.shared, deadline=deadline)
         for impl in found.scorers:
             if impl.name in common.raw:
                 found.raw[impl.name] = common.raw[impl.name].copy()
                 found.constant[impl.name] = common.constant[impl.name]
                 continue
             check()
-            self._rescore(found, entry.feasible, impl, scoring, pod, view)
+            self._rescore(found, entry.feasible, impl, cycle, pod, view)
         plain = [impl for impl in found.scorers if impl.normalize is None]
         found.told = tuple([(impl.name, impl.weight) for impl in plain])
         found.columns = [found.raw[impl.name] for impl in plain]
