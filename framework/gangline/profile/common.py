@@ -4,7 +4,8 @@ Many new pod classes differ from a known one only in how much they request. The 
 `ignores_requests` are the same for all of these classes, so only the other plugins are asked about a new one.
 
 Rules:
-- Only plugins that read nothing but nodes take part: a placed pod changes none of their answers.
+- Verdicts and scores are kept of plugins that read nothing but nodes: a placed pod changes none of them.
+- Of plugins that read more, one answer is kept: SKIP_CLASS.
 - Answers are kept under everything that these plugins may read of a pod: namespace and spec without requests, and what
   the hooks `identity` say. After a change of a node they are asked for again.
 """
@@ -91,6 +92,8 @@ class CommonAnswers:
     steady: BoolColumn
     """The nodes that pass the filters."""
     codes: dict[str, CodeColumn] = field(default_factory=dict)
+    skipping: set[str] = field(default_factory=set)
+    """Plugins that read more than nodes, and have answered that no such pod concerns them."""
     scores: CommonScores | None = None
     """None until somebody asks for them."""
 
@@ -107,10 +110,10 @@ class Common:
     def __init__(self, profile: CompiledProfile, nodes: Nodes) -> None:
         self._nodes = nodes
         at = {point: profile.points.get(point, ()) for point in _POINTS}
-        others = {impl.name for impls in at.values() for impl in impls if not impl.ignores_requests}
+        others = {i.name for impls in at.values() for i in impls if not i.ignores_requests or i.reads != NODE}
         mine = {point: [i for i in impls if i.name not in others] for point, impls in at.items()}
         self.names = frozenset(impl.name for impls in mine.values() for impl in impls)
-        """The plugins that take part."""
+        """The plugins whose verdicts and scores are kept."""
         self._pre_filters, self._filters, self._scorers = mine["pre_filter"], mine["filter"], mine["score"]
         self._pre_scores = {impl.name: impl for impl in mine["pre_score"]}
         self._kept: BoundedCache[Hashable, CommonAnswers] = BoundedCache(_MOST_BYTES, _size, _FEWEST)
@@ -128,7 +131,9 @@ class Common:
         """The answers as they are now, for a pod that has the key. Raises PluginError and DeadlineExceeded."""
         changes, kept = self._nodes.changes, self._kept.get(key)
         if kept is None or changes.kinds_since(kept.position) & NODE:
+            skipping = kept.skipping if kept is not None else set()
             kept = self._kept.put(key, self._asked(pod, deadline))
+            kept.skipping = skipping
         kept.position = changes.position
         return kept
 
@@ -144,6 +149,11 @@ class Common:
                 answers.codes[impl.name] = codes
                 answers.steady &= np.logical_not(codes)
         return answers
+
+    def skips(self, key: Hashable, name: str) -> None:
+        """A plugin that ignores requests has answered SKIP_CLASS for a pod that has the key."""
+        if (kept := self._kept.get(key)) is not None:
+            kept.skipping.add(name)
 
     def scores(self, key: Hashable, pod: PodInfo, deadline: Deadline) -> CommonScores:
         """The scores as they are now, for a pod that has the key. Raises PluginError and DeadlineExceeded."""

@@ -18,7 +18,7 @@ from gangline.profile.declaring import asked_by, check_attributes, check_own, ch
 from gangline.profile.hooking import FOR_ALL, PluginHooks, parameters_of
 from gangline.profile.implementations import CompiledProfile, Identity, Implementation
 from gangline.profile.registry import Catalog, points_of
-from gangline.state.changes import NODE, OWN
+from gangline.state.changes import OWN
 from gangline.telemetry.metrics import Metrics, point_label
 
 
@@ -201,8 +201,7 @@ def _reads(plugin: Any) -> int | None:
 
 def _ignores_requests(hooks: PluginHooks, plugin: Any, name: str, point: str) -> bool:
     """Whether the plugin promises this; a plugin that wraps the hook has promised nothing."""
-    promised = getattr(plugin, "ignores_requests", False) and _reads(plugin) == NODE
-    return bool(promised) and hooks.own(name, point) is not None
+    return bool(getattr(plugin, "ignores_requests", False)) and hooks.own(name, point) is not None
 
 
 def _bound(hooks: PluginHooks, name: str, point: str, metrics: Metrics) -> Callable[..., Any]:

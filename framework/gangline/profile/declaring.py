@@ -60,8 +60,8 @@ def _check_type(name: str, cls: Any) -> None:
     if reads is not None and (type(reads) is not int or not 0 <= reads <= NODE | PODS):
         raise PluginError(name, "", f"reads is NODE, PODS or NODE | PODS, not {shown(reads)}")
     ignores = getattr(cls, "ignores_requests", False)
-    if type(ignores) is not bool or (ignores and reads != NODE):
-        raise PluginError(name, "", f"ignores_requests is True only beside reads = NODE, not {shown(ignores)}")
+    if type(ignores) is not bool:
+        raise PluginError(name, "", f"ignores_requests is True or False, not {shown(ignores)}")
     for gone in ("reads_pod_labels", "reads_pod_annotations"):
         if hasattr(cls, gone):
             raise PluginError(

@@ -99,6 +99,12 @@ class Kept:
             entry = self.entries.put(key, self._build(key, pod, deadline))
         return entry
 
+    def skips(self, entry: Entry, impl: Implementation) -> None:
+        """A plugin that is called for each attempt has answered SKIP_CLASS."""
+        entry.skipped.add(impl.name)
+        if impl.ignores_requests:
+            self._common.skips(entry.common_key, impl.name)
+
     def _log(self, plugins: tuple[str, ...]) -> ChangeLog:
         """The log of the nodes, read as one with the logs that these plugins name in `reads_own`."""
         found = self._logs.get(plugins)
@@ -126,6 +132,7 @@ class Kept:
         log = self._log(reading)
         shared = {**common.shared, **cycle.export()}
         entry = Entry(key, common_key, reading, log, positions_in(log, before), shared, rejected, narrow, filters)
+        entry.skipped = {*common.skipping}
         entry.shared_bytes = quick_size_of(key, *entry.shared.values(), *narrow.values())
         entry.changing = [impl for impl in filters if (impl.reads or 0) & PODS]
         view, size = nodes.view(), nodes.size

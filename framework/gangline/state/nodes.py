@@ -108,6 +108,7 @@ class Nodes:
         self._requested = [memoryview(row) for row in own.requested]
         """The rows of `requested`: for single numbers a memoryview takes a quarter of the instructions of numpy."""
         self._free_amounts = [memoryview(row) for row in own.free]
+        self._amounts = [*zip(self._requested, self._free_amounts, strict=True)]
         self._nonzero = [memoryview(row) for row in own.nonzero]
 
     def row_of(self, name: str) -> int | None:
@@ -179,10 +180,11 @@ class Nodes:
 
     def place(self, pod: PodInfo, row: int) -> None:
         """Put a pod on a node."""
-        cls, requested, free, nonzero = pod.cls, self._requested, self._free_amounts, self._nonzero
+        cls, amounts, nonzero = pod.cls, self._amounts, self._nonzero
         for resource, amount in cls.takes:
-            requested[resource][row] += amount
-            free[resource][row] -= amount
+            requested, free = amounts[resource]
+            requested[row] += amount
+            free[row] -= amount
         milli, memory = cls.requests.nonzero
         nonzero[0][row] += milli
         nonzero[1][row] += memory
@@ -205,11 +207,11 @@ class Nodes:
 
     def unplace(self, pod: PodInfo) -> None:
         """Take a pod off its node."""
-        cls, row, nonzero = pod.cls, pod.row, self._nonzero
-        requested, free = self._requested, self._free_amounts
+        cls, row, amounts, nonzero = pod.cls, pod.row, self._amounts, self._nonzero
         for resource, amount in cls.takes:
-            requested[resource][row] -= amount
-            free[resource][row] += amount
+            requested, free = amounts[resource]
+            requested[row] -= amount
+            free[row] += amount
         milli, memory = cls.requests.nonzero
         nonzero[0][row] -= milli
         nonzero[1][row] -= memory
