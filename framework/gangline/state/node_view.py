@@ -46,7 +46,6 @@ class ReadColumns(Protocol):
     unschedulable: BoolColumn
     taints: Int32Column
     allocatable: Int64Column
-    requested: Int64Column
     free: Int64Column
     nonzero: Int64Column
     everything: slice
@@ -190,10 +189,10 @@ class NodeView:
 
     def requested(self, resource: str) -> Int64Column:
         """What the pods on each node request, in the units of `allocatable`."""
-        return self._nodes.requested[self._nodes.axis.row(resource), self.index]
+        return read_only(self.allocatable(resource) - self.free(resource))
 
     def free(self, resource: str) -> Int64Column:
-        """What is left: `allocatable` less `requested`, negative on a node with too many pods."""
+        """What is left: `allocatable` less `requested`, and quicker to read; negative on a node with too many pods."""
         nodes = self._nodes
         return nodes.free[nodes.axis.row(resource), self.index]
 
@@ -201,9 +200,11 @@ class NodeView:
         """Allocatable and requested amounts of several resources at once, one row per resource; read-only."""
         rows, nodes = self._nodes.axis.rows(resources), self._nodes
         if isinstance(rows, slice) or isinstance(self.index, slice):
-            return nodes.allocatable[rows, self.index], nodes.requested[rows, self.index]
-        grid = rows[:, None]
-        return nodes.allocatable[grid, self.index], nodes.requested[grid, self.index]
+            allocatable, free = nodes.allocatable[rows, self.index], nodes.free[rows, self.index]
+        else:
+            grid = rows[:, None]
+            allocatable, free = nodes.allocatable[grid, self.index], nodes.free[grid, self.index]
+        return allocatable, read_only(allocatable - free)
 
     def amounts_of_one(self, resources: tuple[str, ...]) -> tuple[list[int], list[int]]:
         """As `amounts`, as lists of plain numbers, for the only node of the view; takes a fifth of the time."""
