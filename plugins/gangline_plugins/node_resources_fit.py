@@ -137,9 +137,8 @@ class NodeResourcesFit:
         wanted = self._wanted(pod)
         if len(nodes) > _FEW:
             return _short_by_resource(wanted, nodes)
-        if len(nodes) == 1:
-            if all(map(ge, nodes.free_of_one(wanted.resources), wanted.numbers)):
-                return wanted.fits
+        if len(nodes) == 1 and all(map(ge, nodes.free_of_one(wanted.resources), wanted.numbers)):
+            return wanted.fits
         allocatable, requested = nodes.amounts(wanted.resources)
         amounts = wanted.amounts
         missing = allocatable - requested < amounts

@@ -111,6 +111,7 @@ class Common:
         self._nodes = nodes
         at = {point: profile.points.get(point, ()) for point in _POINTS}
         others = {i.name for impls in at.values() for i in impls if not i.ignores_requests or i.reads != NODE}
+        self._are_some = any(impl.ignores_requests for impls in at.values() for impl in impls)
         mine = {point: [i for i in impls if i.name not in others] for point, impls in at.items()}
         self.names = frozenset(impl.name for impls in mine.values() for impl in impls)
         """The plugins whose verdicts and scores are kept."""
@@ -118,9 +119,13 @@ class Common:
         self._pre_scores = {impl.name: impl for impl in mine["pre_score"]}
         self._kept: BoundedCache[Hashable, CommonAnswers] = BoundedCache(_MOST_BYTES, _size, _FEWEST)
 
+    def clear(self) -> None:
+        """Drop all answers; for tests."""
+        self._kept.clear()
+
     def key(self, cls: PodClass, identity: Hashable) -> Hashable:
         """The key of the answers for pods of this class; `identity` is what the pod's identity has beside the class."""
-        if not self.names:
+        if not self._are_some:
             return None
         found = cls.memo.get(_WITHOUT_REQUESTS)
         if found is None:

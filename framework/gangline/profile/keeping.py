@@ -73,12 +73,13 @@ class Kept:
         points = profile.points
         kept = {impl.name for point in ("pre_filter", "filter", "score") for impl in points.get(point, ())}
         self._judging = [name for name in self._own_changes if name in kept]
-        self._common = Common(profile, nodes)
-        self._common_identities = [n for n, i in enumerate(self._identities, start=1) if i.name in self._common.names]
+        self.common = Common(profile, nodes)
+        """The answers that do not depend on requests."""
+        self._common_identities = [n for n, i in enumerate(self._identities, start=1) if i.name in self.common.names]
         """Where in the key of an entry is what those plugins say that `common` asks."""
         asked = [i for i in points.get("pre_filter", ()) if i.reads is not None]
         self._order = {impl.name: number for number, impl in enumerate(asked)}
-        self._pre_filters = [i for i in asked if i.name not in self._common.names]
+        self._pre_filters = [i for i in asked if i.name not in self.common.names]
         """Those that are asked about each identity."""
         self._filters = [i for i in points.get("filter", ()) if i.reads is not None]
         self._pre_scores = {impl.name: impl for impl in points.get("pre_score", ())}
@@ -103,7 +104,7 @@ class Kept:
         """A plugin that is called for each attempt has answered SKIP_CLASS."""
         entry.skipped.add(impl.name)
         if impl.ignores_requests:
-            self._common.skips(entry.common_key, impl.name)
+            self.common.skips(entry.common_key, impl.name)
 
     def _log(self, plugins: tuple[str, ...]) -> ChangeLog:
         """The log of the nodes, read as one with the logs that these plugins name in `reads_own`."""
@@ -121,8 +122,8 @@ class Kept:
         nodes = self._nodes
         before = self._positions()
         identity = tuple([key[n] for n in self._common_identities]) if isinstance(key, tuple) else ()
-        common_key = self._common.key(pod.cls, identity)
-        common = self._common.answers(common_key, pod, deadline)
+        common_key = self.common.key(pod.cls, identity)
+        common = self.common.answers(common_key, pod, deadline)
         cycle = Cycle(common.shared, deadline=deadline)
         own = pre_filtered(self._pre_filters, cycle, pod, nodes)
         rejected, narrow = self._together(common, own)
@@ -301,13 +302,13 @@ class Kept:
 
     def _scored(self, entry: Entry, pod: PodInfo, deadline: Deadline) -> Scores:
         """The scores, computed anew. Raises PluginError and DeadlineExceeded."""
-        common = self._common.scores(entry.common_key, pod, deadline)
+        common = self.common.scores(entry.common_key, pod, deadline)
         cycle = Cycle({**entry.shared, **common.shared}, deadline=deadline)
         view = self._nodes.view()
         found = Scores()
         check = deadline.check
         for impl in self._scorers:
-            if impl.name in self._common.names:
+            if impl.name in self.common.names:
                 if impl.name in common.scoring:
                     found.scorers.append(impl)
                 continue
