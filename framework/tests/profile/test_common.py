@@ -37,7 +37,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "port": {"containers": [model.Container(name="main", ports=[model.ContainerPort(host_port=80)])]},
 }
 """Fields in which a pod differs from `plain` in more than its requests."""
-plain = {"containers": [model.Container(name="main")]}
+plain: dict[str, Any] = {"containers": [model.Container(name="main")]}
 
 
 class Purple:
