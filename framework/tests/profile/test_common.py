@@ -20,6 +20,7 @@ from gangline import (
     Reason,
     ScoreColumn,
     Status,
+    default_normalize,
     hookimpl,
     model,
     unschedulable,
@@ -74,7 +75,7 @@ class Purple:
 
     @hookimpl
     def normalize_score(self, scores: ScoreColumn) -> ScoreColumn:
-        return scores * 2.0
+        return default_normalize(scores)
 
 
 class Forgetful(Purple):
