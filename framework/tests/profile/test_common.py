@@ -71,7 +71,7 @@ class Purple:
     @hookimpl
     def score(self, nodes: NodeView) -> ScoreColumn:
         self.calls.append("score")
-        return nodes.label("zone").exists * 10.0
+        return np.where(nodes.label("zone").exists, 10.0, 0.0)
 
     @hookimpl
     def normalize_score(self, scores: ScoreColumn) -> ScoreColumn:
