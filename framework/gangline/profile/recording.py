@@ -14,6 +14,7 @@ import itertools
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gangline.api.plugin import Clock
 from gangline.clock import rfc3339
@@ -33,8 +34,7 @@ MOST_OF_NAME = 200
 """Characters of an object's name that its events' names begin with; the API server takes 253 in all."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
+class _Key(NamedTuple):
     uid: str
     kind: str
     reason: str
