@@ -25,7 +25,6 @@ from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
 from gangline.state.stores import Store
 
-
 _event = cache(ClusterEvent)
 """There are few different events, and a new one is checked each time."""
 
