@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from weakref import WeakSet
 
 import msgspec
 
@@ -37,8 +37,6 @@ PAUSE = 1.0
 """Seconds to wait after the API server could not take a write."""
 SERIES_LOOK = 30.0
 """Seconds between two looks for series of events that are to be written again."""
-MOST_UNSEEN = 10_000
-"""Pods whose condition was written and for which it is remembered from which record of the pod."""
 IDLE = 0.05
 """Seconds between two checks whether bindings leave room for what waits."""
 
@@ -64,8 +62,8 @@ class Reporter:
         self._dropped = 0
         self._waiting_since: float | None = None
         self._failures = 0
-        self._written_from: OrderedDict[str, str] = OrderedDict()
-        """For pods, by UID, the resourceVersion before their condition was written: their record is older than that."""
+        self._written_from: WeakSet[PodInfo] = WeakSet()
+        """The records of pods to which a condition was written since: they do not show it. The watch replaces them."""
         self._recorded = asyncio.Event()
         """Something may wait to be written."""
         self._recorded.set()
@@ -164,7 +162,7 @@ class Reporter:
                 subresource="status",
                 kind=PatchKind.STRATEGIC,
             )
-            self._note_written(pod)
+            self._written_from.add(pod)
         except (Conflict, Unavailable, TooManyRequests) as error:
             self._recorder.restore(condition)
             await asyncio.sleep(IDLE if isinstance(error, Conflict) else PAUSE)
@@ -173,12 +171,7 @@ class Reporter:
 
     def _is_seen(self, pod: PodInfo) -> bool:
         """Whether the record of a pod shows the last condition that was written, or a later one."""
-        return self._written_from.get(pod.uid) != pod.resource_version
-
-    def _note_written(self, pod: PodInfo) -> None:
-        self._written_from[pod.uid] = pod.resource_version
-        if len(self._written_from) > MOST_UNSEEN:
-            self._written_from.popitem(last=False)
+        return pod not in self._written_from
 
     async def _write_group_condition(self, condition: GroupCondition) -> None:
         """Write a condition of a group; a failed write is tried again."""
