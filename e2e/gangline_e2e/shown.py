@@ -212,7 +212,6 @@ class MadeUp:
         app.add_routes([web.get(path, handler) for path, handler in handlers.items()])
         listener = Listener(app, "127.0.0.1:0", "--listen")
         await listener.start()
-        feed.keep()
         try:
             yield f"http://127.0.0.1:{listener.port}/ui"
         finally:

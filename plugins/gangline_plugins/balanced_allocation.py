@@ -61,7 +61,7 @@ class NodeResourcesBalancedAllocation:
         self._memo = memo_key(NodeResourcesBalancedAllocation, *self._resources)
         self._amounts, self.reads_own = amounts_of(handle, [name for name, _ in self._resources])
         self._kept = KeptColumns(self._columns, _KEPT_BYTES, own=self.reads_own)
-        self._tables = KeptColumns(self._table, _KEPT_BYTES, own=self.reads_own)
+        self._tables = KeptColumns(self._table, _KEPT_BYTES, own=self.reads_own, one=self._table_of_one)
         self._inexact = set[CountedResources]()
         """Resources of which some node has had too much for floating point."""
 
@@ -109,36 +109,37 @@ class NodeResourcesBalancedAllocation:
         """The part of the scores that does not depend on the pod, for two resources: 6 rows, one column per node.
 
         The rows are the requested amounts of both resources, their allocatable amounts, the evenness without the pod
-        less 50, and the limit of the used fractions. The limit is a row because a comparison with a column takes half
+        less 150, and the limit of the used fractions. The limit is a row because a comparison with a column takes half
         the time of one with a number. If a node lacks one of the resources, both allocatable amounts are infinity: then
         both fractions are 0, which is even.
         """
-        if len(nodes) == 1:
-            return (self._table_of_one(counted, nodes),)
         allocatable, used = self._amounts.of(counted.resources, nodes)
         if int(allocatable.max(initial=0)) > EXACT:
             self._inexact.add(counted)
         table = np.empty((6, len(nodes)))
         table[:2] = used
         table[2:4] = np.where((allocatable > 0).all(axis=0), allocatable, np.inf)
-        table[4] = _evenness(allocatable, used) - 50.0
+        table[4] = _evenness(allocatable, used) - 150.0
         table[5] = 1.0
         return (table,)
 
-    def _table_of_one(self, counted: CountedResources, nodes: NodeView) -> Matrix:
+    def _table_of_one(self, counted: CountedResources, nodes: NodeView) -> tuple[list[float]]:
+        """As `_table`, in plain numbers, for the only node of the view."""
         (whole, other), (used, other_used) = self._amounts.of_one(counted.resources, nodes)
         if max(whole, other) > EXACT:
             self._inexact.add(counted)
         if min(whole, other) <= 0:
-            return np.array([used, other_used, np.inf, np.inf, 50.0, 1.0])[:, None]
+            return ([used, other_used, math.inf, math.inf, -50.0, 1.0],)
         evenness = _evenness_of_two(used / whole, other_used / other)
-        return np.array([used, other_used, whole, other, evenness - 50.0, 1.0])[:, None]
+        return ([used, other_used, whole, other, evenness - 150.0, 1.0],)
 
 
 def _scores_of_two(table: Matrix, share: Share) -> ScoreColumn:
     """The scores of all nodes, from the table of the two resources that count.
 
-    The evenness is `(1 - difference / 2) * 100` in fewer steps, which give the same: halving and doubling are exact.
+    The evenness is `(1 - difference / 2) * 100` in fewer steps, which give the same: halving and doubling are exact. So
+    are sums of whole numbers: with two resources the evenness is 50..100, so no change is below 0, and 50 may be added
+    to it before it is rounded.
     """
     first, second = share.numbers
     change: ScoreColumn = table[0] + float(first)
@@ -154,9 +155,7 @@ def _scores_of_two(table: Matrix, share: Share) -> ScoreColumn:
     np.trunc(change, out=change)
     change -= table[4]
     change *= 0.5
-    np.trunc(change, out=change)
-    change += 50.0
-    return change
+    return np.trunc(change, out=change)
 
 
 def _score_of_one(share: Share, used: int, other_used: int, whole: int, other_whole: int) -> float:

@@ -41,6 +41,7 @@ class NodeAffinity:
 
     name = "NodeAffinity"
     reads = NODE
+    ignores_requests = True
     args_type = Args
     reasons = (
         Reason("node(s) didn't match scheduler-enforced node affinity", resolvable=False),

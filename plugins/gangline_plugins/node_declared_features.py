@@ -27,6 +27,7 @@ class NodeDeclaredFeatures:
 
     name = "NodeDeclaredFeatures"
     reads = NODE
+    ignores_requests = True
     reasons = (Reason("node(s) didn't match Pod's required features", resolvable=False),)
 
     @hookimpl

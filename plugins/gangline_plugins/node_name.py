@@ -26,6 +26,7 @@ class NodeName:
 
     name = "NodeName"
     reads = NODE
+    ignores_requests = True
     reasons = (Reason("node(s) didn't match the requested node name", resolvable=False),)
 
     @hookimpl

@@ -26,6 +26,7 @@ class NodeUnschedulable:
 
     name = "NodeUnschedulable"
     reads = NODE
+    ignores_requests = True
     reasons = (Reason("node(s) were unschedulable", resolvable=False),)
 
     @hookimpl

@@ -8,6 +8,7 @@ For all nodes, what does not depend on the pod is kept as floating point numbers
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -186,7 +187,7 @@ class _Percentages:
         """From the used and the allocatable amount to the amount that is scored as a percentage."""
         self._limit = 0.0 if of_free else 100.0
         self._memo = memo_key(Share, *resources)
-        self._kept = KeptColumns(self._table, _KEPT_BYTES, own)
+        self._kept = KeptColumns(self._table, _KEPT_BYTES, own, one=self._table_of_one)
         self._inexact = set[CountedResources]()
         """Resources of which some node has had too much for floating point."""
 
@@ -237,8 +238,6 @@ class _Percentages:
         return np.floor(total, out=total)
 
     def _table(self, counted: CountedResources, nodes: NodeView) -> tuple[ScoreColumn]:
-        if len(nodes) == 1:
-            return (self._table_of_one(counted, nodes),)
         used, allocatable = counted.used(nodes, self._amounts)
         if int(allocatable.max(initial=0)) > EXACT:
             self._inexact.add(counted)
@@ -251,15 +250,18 @@ class _Percentages:
         table[-1] = self._limit
         return (table,)
 
-    def _table_of_one(self, counted: CountedResources, nodes: NodeView) -> ScoreColumn:
+    def _table_of_one(self, counted: CountedResources, nodes: NodeView) -> tuple[list[float]]:
+        """As `_table`, in plain numbers, for the only node of the view."""
         used, allocatable = counted.used_by_one(nodes, self._amounts)
         if max(allocatable) > EXACT:
             self._inexact.add(counted)
         free_or_used = map(sub, allocatable, used) if self._of_free else used
-        weights = sum([weight for weight, whole in zip(counted.numbers, allocatable, strict=True) if whole > 0])
+        weights = counted.total
+        if min(allocatable) <= 0:
+            weights = sum([weight for weight, whole in zip(counted.numbers, allocatable, strict=True) if whole > 0])
         numbers = [float(amount) * 100.0 for amount in free_or_used]
-        numbers += [whole or np.inf for whole in allocatable]
-        return np.array([*numbers, max(weights, 1.0), self._limit])[:, None]
+        numbers += [whole or math.inf for whole in allocatable]
+        return ([*numbers, max(weights, 1.0), self._limit],)
 
 
 def _ratios(

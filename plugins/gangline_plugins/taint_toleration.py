@@ -42,6 +42,7 @@ class TaintToleration:
 
     name = "TaintToleration"
     reads = NODE
+    ignores_requests = True
     reasons = (Reason("node(s) had untolerated taint(s)", resolvable=False),)
     args_type = Args
 

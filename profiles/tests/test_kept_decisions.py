@@ -80,6 +80,7 @@ class World:
     def decide(self, pod: model.Pod) -> tuple[Any, ...]:
         if not self.keeps:
             self.runtime.evaluator.kept.entries.clear()
+            self.runtime.evaluator.kept.common.clear()
         record = self.cache.record(pod)
         outcome = decide(Unit([record], added=0.0), self.runtime, self.cache, self.nominations)
         if isinstance(outcome, Decision):

@@ -109,10 +109,9 @@ class Filler:
         holds = np.full(size, _MANY, dtype=np.int64)
         for resource, amount in cls.takes:
             if amount > 0:
-                allocatable = nodes.allocatable[resource, :size]
-                limit = (allocatable - nodes.requested[resource, :size]) // amount
+                limit = nodes.free[resource, :size] // amount
                 if elsewhere:
-                    limit[allocatable == 0] = _MANY
+                    limit[nodes.allocatable[resource, :size] == 0] = _MANY
                 np.minimum(holds, limit, out=holds)
         return holds
 

@@ -92,8 +92,7 @@ class _Alike:
         members = np.where(allowed, np.where(self._known[rows], self._capacity[rows], self._fits(rows)), 0)
         columns: list[NDArray[np.int64]] = [members]
         if not self._known[rows].any():
-            nodes = self._nodes
-            free = nodes.allocatable[np.ix_(self._resources, rows)] - nodes.requested[np.ix_(self._resources, rows)]
+            free = self._nodes.free[np.ix_(self._resources, rows)]
             columns += list(np.where(allowed, np.maximum(free, 0), 0))
         for need, column in zip(needs.T, columns, strict=False):
             held = _most(need, np.bincount(ids, weights=column, minlength=len(level)).astype(np.float64))
@@ -107,8 +106,7 @@ class _Alike:
         fits = np.full(len(rows), np.iinfo(np.int64).max, dtype=np.int64)
         for resource, amount in zip(self._resources.tolist(), self._common.tolist(), strict=True):
             if amount > 0:
-                free = nodes.allocatable[resource, rows] - nodes.requested[resource, rows]
-                np.minimum(fits, np.maximum(free, 0) // amount, out=fits)
+                np.minimum(fits, np.maximum(nodes.free[resource, rows], 0) // amount, out=fits)
         most = sum(len(role.pods) for part in self._parts for role in part.roles)
         return np.minimum(fits, most)
 

@@ -91,6 +91,11 @@ def _decoder(cls: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(cls)
 
 
+@cache
+def _event_decoder(cls: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(_Event[cls])
+
+
 def decode_object(resource: Resource[T], data: bytes | msgspec.Raw) -> T:
     """One object; raises InvalidObject that names it and the field."""
     try:
@@ -156,7 +161,7 @@ def decode_event(resource: Resource[T], line: bytes, on_invalid: OnInvalid) -> W
     if resource.upgrade is not None:
         return _decode_odd_event(resource, line, on_invalid)
     try:
-        event: _Event[T] = _decoder(_Event[resource.type]).decode(line)  # type: ignore[name-defined]  # a run-time type
+        event: _Event[T] = _event_decoder(resource.type).decode(line)
     except Undecodable:
         return _decode_odd_event(resource, line, on_invalid)
     version = event.object.metadata.resource_version

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from gangline.errors import InvalidObject, Unavailable
 from gangline.kube.resources import Resource, T
@@ -44,8 +44,7 @@ class Unreadable:
     """The JSON of the object; a handler may use parts of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent(Generic[Seen]):
+class WatchEvent(NamedTuple, Generic[Seen]):
     """One change; ``object`` is None for a bookmark, which only moves the resourceVersion on.
 
     An object that cannot be decoded comes as a bookmark with ``unreadable``.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
@@ -13,6 +14,7 @@ from gangline.model import HasMetadata
 from gangline.wire import custom_resources as wire
 
 T = TypeVar("T", bound=HasMetadata)
+_NEEDS_NO_QUOTING = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +53,10 @@ class Resource(Generic[T]):
         """
         parts = [group_path(self.group, self.version)]
         if self.namespaced and namespace:
-            parts.append(f"namespaces/{quote(namespace, safe='')}")
+            parts.append(f"namespaces/{_quoted(namespace)}")
         parts.append(self.plural)
         if name:
-            parts.append(quote(name, safe=""))
+            parts.append(_quoted(name))
         if subresource:
             parts.append(subresource)
         return "/".join(parts)
@@ -70,6 +72,11 @@ class Selection(Generic[T]):
     field_selector: str = ""
     is_needed: bool = True
     """Whether the scheduler waits until the objects are listed. If not, a user without the right to list has none."""
+
+
+def _quoted(text: str) -> str:
+    """The text as a part of a path. Names of Kubernetes need no quoting, and to see that takes a tenth of the time."""
+    return text if _NEEDS_NO_QUOTING(text) else quote(text, safe="")
 
 
 def group_path(group: str, version: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 from gangline.api.hints import Action
 from gangline.api.pod_group import PodGroup
@@ -40,6 +41,12 @@ class Outcomes:
         self._clock = cluster.clock
         self._wake = cluster.wake
         self._metrics = metrics
+        self._attempts = cache(
+            lambda result, profile: (
+                metrics.attempts_total.labels(result, profile),
+                metrics.attempts.series(result, profile),
+            )
+        )
 
     # Pods
 
@@ -192,8 +199,7 @@ class Outcomes:
     def _bound(self, decision: Decision, now: float) -> None:
         pod, unit, profile = decision.pod, decision.unit, decision.runtime.name
         self._cache.binding_ended(pod, now)
-        self._metrics.attempts_total.labels("scheduled", profile).inc()
-        self._metrics.attempts.series("scheduled", profile).observe(now - unit.entered)
+        self._attempted("scheduled", profile, now - unit.entered)
         self._metrics.sli.series(str(min(unit.attempts, 16))).observe(now - unit.added)
         self._recorder.event(
             pod, "Normal", "Scheduled", f"Successfully assigned {pod.key} to {decision.node}", "Binding"
@@ -211,8 +217,12 @@ class Outcomes:
 
     def _count(self, unit: Unit, is_error: bool, profile: str, now: float) -> None:
         result = "error" if is_error else "unschedulable"
-        self._metrics.attempts_total.labels(result, profile).inc()
-        self._metrics.attempts.series(result, profile).observe(now - unit.entered)
+        self._attempted(result, profile, now - unit.entered)
+
+    def _attempted(self, result: str, profile: str, seconds: float) -> None:
+        number, durations = self._attempts(result, profile)
+        number.inc()
+        durations.observe(seconds)
 
     def _tell(self, pod: PodInfo, message: str, is_error: bool, nominated: str | None) -> None:
         if nominated is not None:

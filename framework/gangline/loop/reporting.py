@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from weakref import WeakSet
 
 import msgspec
 
@@ -34,6 +35,8 @@ PATIENCE = 5.0
 """Seconds that events and conditions wait for bindings at most; then one writer works beside the bindings."""
 PAUSE = 1.0
 """Seconds to wait after the API server could not take a write."""
+SERIES_LOOK = 30.0
+"""Seconds between two looks for series of events that are to be written again."""
 IDLE = 0.05
 """Seconds between two checks whether bindings leave room for what waits."""
 
@@ -59,6 +62,8 @@ class Reporter:
         self._dropped = 0
         self._waiting_since: float | None = None
         self._failures = 0
+        self._written_from: WeakSet[PodInfo] = WeakSet()
+        """The records of pods to which a condition was written since: they do not show it. The watch replaces them."""
         self._recorded = asyncio.Event()
         """Something may wait to be written."""
         self._recorded.set()
@@ -69,6 +74,12 @@ class Reporter:
         async with asyncio.TaskGroup() as group:
             for number in range(CONCURRENCY):
                 group.create_task(self._work(first=number == 0))
+            group.create_task(self._go_on_with_series())
+
+    async def _go_on_with_series(self) -> None:
+        while True:
+            await asyncio.sleep(SERIES_LOOK)
+            self._recorder.go_on_with_series()
 
     async def flush(self) -> None:
         """Write everything that waits now."""
@@ -134,12 +145,14 @@ class Reporter:
             await self._client.create(EVENTS, event, namespace=namespace)
 
     async def _write_condition(self, condition: Condition) -> None:
-        """Write a condition if its pod still waits, with the pod's newest record; a failed write is tried again."""
+        """Write a condition if its pod still waits and does not have it, with the pod's newest record; a failed write
+        is tried again.
+        """
         pod = self._still_waiting(condition.uid)
-        if pod is None:
+        if pod is None or (self._is_seen(pod) and _has(pod, condition)):
             return
         metadata = {"uid": condition.uid, "resourceVersion": pod.resource_version}
-        patch = {"metadata": metadata, "status": _status_of(condition, self._clock.now())}
+        patch = {"metadata": metadata, "status": _status_of(condition, pod, self._clock.now())}
         try:
             await self._client.patch(
                 PODS,
@@ -149,11 +162,16 @@ class Reporter:
                 subresource="status",
                 kind=PatchKind.STRATEGIC,
             )
+            self._written_from.add(pod)
         except (Conflict, Unavailable, TooManyRequests) as error:
             self._recorder.restore(condition)
             await asyncio.sleep(IDLE if isinstance(error, Conflict) else PAUSE)
             if not isinstance(error, Conflict):
                 raise
+
+    def _is_seen(self, pod: PodInfo) -> bool:
+        """Whether the record of a pod shows the last condition that was written, or a later one."""
+        return pod not in self._written_from
 
     async def _write_group_condition(self, condition: GroupCondition) -> None:
         """Write a condition of a group; a failed write is tried again."""
@@ -232,15 +250,28 @@ def _status_of_group(condition: GroupCondition, api_version: str, now: float) ->
     }
 
 
-def _status_of(condition: Condition, now: float) -> dict[str, object]:
-    scheduled = {
+def _has(pod: PodInfo, condition: Condition) -> bool:
+    """Whether the status of a pod says this already."""
+    known = pod.conditions.get("PodScheduled")
+    return (
+        known is not None
+        and (known.status, known.reason, known.message) == ("False", condition.reason, condition.message)
+        and condition.nominated_node_name in (None, pod.nominated_in_status)
+    )
+
+
+def _status_of(condition: Condition, pod: PodInfo, now: float) -> dict[str, object]:
+    """The patch of a status. The time of the transition stays as it is where the pod was not scheduled before."""
+    known = pod.conditions.get("PodScheduled")
+    scheduled: dict[str, object] = {
         "type": "PodScheduled",
         "status": "False",
         "reason": condition.reason,
         "message": condition.message,
         "lastProbeTime": None,
-        "lastTransitionTime": rfc3339(now),
     }
+    if known is None or known.status != "False" or known.last_transition_time is None:
+        scheduled["lastTransitionTime"] = rfc3339(now)
     if condition.nominated_node_name is None:
         return {"conditions": [scheduled]}
     return {"conditions": [scheduled], "nominatedNodeName": condition.nominated_node_name or None}

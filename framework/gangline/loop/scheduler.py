@@ -285,14 +285,14 @@ class Scheduler:
         """The plurals of the kinds that are not listed yet; any thread may ask."""
         return [informer.resource.key for informer in self.informers if not informer.synced.is_set()]
 
-    async def lead(self) -> None:
+    async def lead(self, may_take_over: bool = True) -> None:
         """Decide and bind until cancelled.
 
         A standby that takes over first waits until it knows everything that the last leader has written. A process that
-        has just started has listed everything already.
+        has just started, or that cannot take over from anybody, has listed everything already.
         """
         began = self._clock.monotonic()
-        if began - self._started > FRESH:
+        if may_take_over and began - self._started > FRESH:
             await self.informers.catch_up(handing_over.read(self._options.handed_over()))
         await self.synced()
         await self._read_groups_anew()
@@ -376,7 +376,7 @@ class Scheduler:
             await self.synced()
             self._cluster.all_is_listed()
             if while_leading is None:
-                await self.lead()
+                await self.lead(may_take_over=False)
             else:
                 await while_leading(self.lead)
 

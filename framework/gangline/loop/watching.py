@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any, cast
 
 import msgspec
@@ -23,6 +24,9 @@ from gangline.queueing.waiting import WaitingPods
 from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
 from gangline.state.stores import Store
+
+_event = cache(ClusterEvent)
+"""There are few different events, and a new one is checked each time."""
 
 
 class Cluster:
@@ -63,7 +67,7 @@ class Cluster:
         """Move the units in the queue that the event may help."""
         if not self.is_listed:
             return
-        if self.queue.happened(ClusterEvent(resource, action), old, new, self.clock.monotonic()):
+        if self.queue.happened(_event(resource, action), old, new, self.clock.monotonic()):
             self.wake()
 
 

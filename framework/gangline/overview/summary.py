@@ -196,7 +196,7 @@ def _fits(cluster: Cache, pod: PodInfo) -> np.ndarray:
     nodes, cls = cluster.nodes, pod.cls
     fits = nodes.alive[: nodes.size] & ~nodes.unschedulable[: nodes.size]
     for resource, amount in cls.takes:
-        fits &= nodes.allocatable[resource, : nodes.size] - nodes.requested[resource, : nodes.size] >= amount
+        fits &= nodes.free[resource, : nodes.size] >= amount
     return fits
 
 

@@ -24,7 +24,11 @@ _MOST_PLACEMENTS = 4096
 """Placements of a group that are read from one plugin, at most; 16 for each node where that is more."""
 _RACK = 64
 """Placements with up to this many rows count as small."""
-_min, _max = np.minimum.reduce, np.maximum.reduce
+_max = np.maximum.reduce
+_HIGHEST = int(np.array(MAX_SCORE).view(np.uint64))
+"""The bits of the highest score. Read as whole numbers, the bits of 0..100 are in the order of the scores, and those of
+negative numbers and NaN are higher: so one look for the highest shows both ends of the range.
+"""
 
 
 def codes_of(impl: Implementation, answer: Any, size: int) -> CodeColumn:
@@ -106,7 +110,17 @@ def _wrong_shape(impl: Implementation, point: str, column: NDArray[Any], size: i
 
 def are_in_range(scores: ScoreColumn) -> bool:
     """Whether the scores are 0..100."""
-    return not len(scores) or bool(_min(scores) >= 0.0 and _max(scores) <= MAX_SCORE)
+    if not len(scores) or int(_max(scores.view(np.uint64))) <= _HIGHEST:
+        return True
+    return bool(scores.min() >= 0.0 and scores.max() <= MAX_SCORE)  # -0.0 has the highest bit of a negative number
+
+
+def are_all(scores: ScoreColumn, like: ScoreColumn) -> bool:
+    """Whether all scores are equal to the first of `like`; a look at the last one mostly spares a look at all."""
+    if not len(scores):
+        return True
+    first = like.item(0)
+    return bool(scores.item(-1) == first and int(np.count_nonzero(scores == first)) == len(scores))
 
 
 def check_range(impl: Implementation, scores: ScoreColumn) -> None:

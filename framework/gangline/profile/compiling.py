@@ -166,6 +166,7 @@ def _implementation(
         capacity=capacity,
         at_once=_for_all(hooks, name, point, metrics),
         reads=_reads(plugin),
+        ignores_requests=_ignores_requests(hooks, plugin, name, point),
         point=point,
         asks_for_pod=point != "pre_cycle" or _asks_for_pod(hooks, name, point),
         errors_from=getattr(plugin, "errors_from", None) if point == "filter" else None,
@@ -196,6 +197,11 @@ def _asks_for_pod(hooks: PluginHooks, name: str, point: str) -> bool:
 def _reads(plugin: Any) -> int | None:
     reads: int | None = getattr(plugin, "reads", None)
     return reads if reads is None or not getattr(plugin, "reads_own", ()) else reads | OWN
+
+
+def _ignores_requests(hooks: PluginHooks, plugin: Any, name: str, point: str) -> bool:
+    """Whether the plugin promises this; a plugin that wraps the hook has promised nothing."""
+    return bool(getattr(plugin, "ignores_requests", False)) and hooks.own(name, point) is not None
 
 
 def _bound(hooks: PluginHooks, name: str, point: str, metrics: Metrics) -> Callable[..., Any]:

@@ -27,7 +27,7 @@ HOOKS = tuple(name for name in vars(Hooks) if not name.startswith("_"))
 """Every method of a plugin that the framework may call."""
 GIVEN = ("args", "handle")
 """The names of the parameters that the framework can pass to a constructor."""
-ATTRIBUTES = ("reads", "reads_own", "reasons", "errors_from", "args_type", "watches")
+ATTRIBUTES = ("reads", "reads_own", "ignores_requests", "reasons", "errors_from", "args_type", "watches")
 """The attributes of a plugin, besides `name`, that the framework reads."""
 KINDS = frozenset(each.key for each in vars(resources).values() if isinstance(each, Resource)) | {"*"}
 """The kinds of objects of which every plugin may register events."""
@@ -59,6 +59,9 @@ def _check_type(name: str, cls: Any) -> None:
     reads = getattr(cls, "reads", None)
     if reads is not None and (type(reads) is not int or not 0 <= reads <= NODE | PODS):
         raise PluginError(name, "", f"reads is NODE, PODS or NODE | PODS, not {shown(reads)}")
+    ignores = getattr(cls, "ignores_requests", False)
+    if type(ignores) is not bool:
+        raise PluginError(name, "", f"ignores_requests is True or False, not {shown(ignores)}")
     for gone in ("reads_pod_labels", "reads_pod_annotations"):
         if hasattr(cls, gone):
             raise PluginError(

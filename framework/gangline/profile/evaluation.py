@@ -191,7 +191,7 @@ class Evaluator(Scoring):
                 skipped.add(impl.name)
             elif answer.code is Code.SKIP_CLASS:
                 skipped.add(impl.name)
-                entry.skipped.add(impl.name)
+                self.kept.skips(entry, impl)
             elif not answer.is_success and self._earlier(impl.name, rejected):
                 rejected = answer.by(impl.name)
         result.skipped = skipped

@@ -31,6 +31,8 @@ class Implementation:
     """The same call, neither timed nor checked, for one of many pods; exceptions pass through."""
     reads: int | None = None
     """The kinds of change on which the verdict on a node depends besides the identity of the pod; None: anything."""
+    ignores_requests: bool = False
+    """Whether the answer is the same for pods that differ in their requests alone."""
     point: str = ""
     asks_for_pod: bool = True
     """For pre_cycle: whether the plugin's method takes the pod."""

@@ -12,13 +12,14 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import numpy as np
 
 from gangline.api.cycle_state import Cycle
 from gangline.deadline import Deadline
 from gangline.profile.answers import (
+    are_all,
     are_in_range,
     check_range,
     codes_of,
@@ -27,6 +28,7 @@ from gangline.profile.answers import (
     out_of_range,
     scores_of,
 )
+from gangline.profile.common import Common, CommonAnswers, PreFiltered, pre_filtered
 from gangline.profile.entries import Entry, Scores, size
 from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.leading import BestRows
@@ -36,7 +38,7 @@ from gangline.state.changes import PODS, ChangeLog, Changes, positions_in, posit
 from gangline.state.node_view import NodeView, Rows
 from gangline.state.nodes import Nodes
 from gangline.state.pods import PodInfo
-from gangline.status import MAX_SCORE, BoolColumn, Code, Narrow, ScoreColumn, Status
+from gangline.status import MAX_SCORE, BoolColumn, Narrow, ScoreColumn, Status
 
 _ROWS_EACH = 1024
 """Keeping the best rows in step with one changed row takes as long as looking at this many rows."""
@@ -71,7 +73,14 @@ class Kept:
         points = profile.points
         kept = {impl.name for point in ("pre_filter", "filter", "score") for impl in points.get(point, ())}
         self._judging = [name for name in self._own_changes if name in kept]
-        self._pre_filters = [i for i in points.get("pre_filter", ()) if i.reads is not None]
+        self.common = Common(profile, nodes)
+        """The answers that do not depend on requests."""
+        self._common_identities = [n for n, i in enumerate(self._identities, start=1) if i.name in self.common.names]
+        """Where in the key of an entry is what those plugins say that `common` asks."""
+        asked = [i for i in points.get("pre_filter", ()) if i.reads is not None]
+        self._order = {impl.name: number for number, impl in enumerate(asked)}
+        self._pre_filters = [i for i in asked if i.name not in self.common.names]
+        """Those that are asked about each identity."""
         self._filters = [i for i in points.get("filter", ()) if i.reads is not None]
         self._pre_scores = {impl.name: impl for impl in points.get("pre_score", ())}
         self._scorers = [i for i in points.get("score", ()) if i.reads is not None]
@@ -91,6 +100,12 @@ class Kept:
             entry = self.entries.put(key, self._build(key, pod, deadline))
         return entry
 
+    def skips(self, entry: Entry, impl: Implementation) -> None:
+        """A plugin that is called for each attempt has answered SKIP_CLASS."""
+        entry.skipped.add(impl.name)
+        if impl.ignores_requests:
+            self.common.skips(entry.common_key, impl.name)
+
     def _log(self, plugins: tuple[str, ...]) -> ChangeLog:
         """The log of the nodes, read as one with the logs that these plugins name in `reads_own`."""
         found = self._logs.get(plugins)
@@ -106,44 +121,51 @@ class Kept:
     def _build(self, key: Hashable, pod: PodInfo, deadline: Deadline) -> Entry:
         nodes = self._nodes
         before = self._positions()
-        cycle = Cycle(deadline=deadline)
-        view = nodes.view()
-        rejected: Status | None = None
-        narrow: dict[str, Narrow] = {}
-        skipped = set()
-        check = deadline.check
-        for impl in self._pre_filters:
-            check()
-            answer = impl.call(cycle, pod, view)
-            if answer is None:
-                continue
-            if isinstance(answer, Narrow):
-                narrow[impl.name] = answer
-            elif answer.code in (Code.SKIP, Code.SKIP_CLASS):
-                skipped.add(impl.name)
-            elif not answer.is_success and rejected is None:
-                rejected = answer.by(impl.name)
-        rejected = rejected or nothing_left(narrow)
+        identity = tuple([key[n] for n in self._common_identities]) if isinstance(key, tuple) else ()
+        common_key = self.common.key(pod.cls, identity)
+        common = self.common.answers(common_key, pod, deadline)
+        cycle = Cycle(common.shared, deadline=deadline)
+        own = pre_filtered(self._pre_filters, cycle, pod, nodes)
+        rejected, narrow = self._together(common, own)
+        skipped = common.asked.skipped | own.skipped
         filters = [i for i in self._filters if i.name not in skipped and rejected is None]
         reading = tuple([name for name in self._judging if name not in skipped])
         log = self._log(reading)
-        entry = Entry(key, reading, log, positions_in(log, before), cycle.export(), rejected, narrow, filters)
+        shared = {**common.shared, **cycle.export()}
+        entry = Entry(key, common_key, reading, log, positions_in(log, before), shared, rejected, narrow, filters)
+        entry.skipped = {*common.skipping}
         entry.shared_bytes = quick_size_of(key, *entry.shared.values(), *narrow.values())
         entry.changing = [impl for impl in filters if (impl.reads or 0) & PODS]
+        view, size = nodes.view(), nodes.size
+        asked = []
         for impl in filters:
-            check()
-            verdicts = codes_of(impl, impl.call(cycle, pod, view), len(view)).copy()
-            entry.codes[impl.name] = verdicts
-        entry.steady, entry.feasible = self._combined(entry, nodes.everything)
+            if (known := common.codes.get(impl.name)) is not None:
+                entry.codes[impl.name] = known.copy()
+                continue
+            deadline.check()
+            entry.codes[impl.name] = codes_of(impl, impl.call(cycle, pod, view), size).copy()
+            asked.append(impl)
+        steady = common.steady.copy()
+        entry.steady, entry.feasible = self._combined(entry, steady, asked, nodes.everything)
         return entry
 
-    def _combined(self, entry: Entry, index: slice | Rows) -> tuple[BoolColumn, BoolColumn]:
-        """`steady` and `feasible` at these rows, from the verdicts of the filters."""
-        steady = self._nodes.alive[index].copy()
+    def _together(self, common: CommonAnswers, own: PreFiltered) -> tuple[Status | None, dict[str, Narrow]]:
+        """The first rejection of all pre-filters, and the nodes to which they narrow the pod, in their order."""
+        order, narrow = self._order, {**common.asked.narrow, **own.narrow}
+        if len(narrow) > 1:
+            narrow = {name: narrow[name] for name in order if name in narrow}
+        said = [each for each in (common.asked.rejected, own.rejected) if each is not None]
+        first = min(said, key=lambda status: order[status.plugin], default=None)
+        return first or nothing_left(narrow), narrow
+
+    def _combined(
+        self, entry: Entry, steady: BoolColumn, filters: Sequence[Implementation], index: slice | Rows
+    ) -> tuple[BoolColumn, BoolColumn]:
+        """`steady` and `feasible` at these rows, from the verdicts of filters; `steady` has those of all others."""
         if entry.narrow:
             steady &= mask_of(entry.narrow, self._nodes)[index]
         feasible = steady.copy()
-        for impl in entry.filters:
+        for impl in filters:
             codes = entry.codes[impl.name][index]
             if np.count_nonzero(codes):
                 passes = np.logical_not(codes)
@@ -191,7 +213,8 @@ class Kept:
             for impl in entry.filters:
                 if (impl.reads or 0) & kinds:
                     entry.keep(impl.name, index, codes_of(impl, impl.call(cycle, pod, view), len(view)))
-            entry.steady[index], entry.feasible[index] = self._combined(entry, index)
+            steady = self._nodes.alive[index].copy()
+            entry.steady[index], entry.feasible[index] = self._combined(entry, steady, entry.filters, index)
         self._evaluate_scores(entry, cycle, pod, view, kinds)
 
     def _evaluate_scores(self, entry: Entry, cycle: Cycle, pod: PodInfo, view: NodeView, kinds: int) -> None:
@@ -279,23 +302,31 @@ class Kept:
 
     def _scored(self, entry: Entry, pod: PodInfo, deadline: Deadline) -> Scores:
         """The scores, computed anew. Raises PluginError and DeadlineExceeded."""
-        cycle = Cycle(entry.shared, deadline=deadline)
+        common = self.common.scores(entry.common_key, pod, deadline)
+        cycle = Cycle({**entry.shared, **common.shared}, deadline=deadline)
         view = self._nodes.view()
         found = Scores()
         check = deadline.check
         for impl in self._scorers:
+            if impl.name in self.common.names:
+                if impl.name in common.scoring:
+                    found.scorers.append(impl)
+                continue
             check()
             if not is_skipped(self._pre_scores.get(impl.name), cycle, pod, view):
                 found.scorers.append(impl)
-        if exported := cycle.export():
+        if exported := {**common.shared, **cycle.export()}:
             if not exported.keys() <= entry.shared.keys():
                 entry.shared_bytes += quick_size_of(*exported.values())
                 self.entries.measure(entry.key)
             entry.shared = {**entry.shared, **exported}
-        scoring = Cycle(entry.shared, deadline=deadline)
         for impl in found.scorers:
+            if impl.name in common.raw:
+                found.raw[impl.name] = common.raw[impl.name].copy()
+                found.constant[impl.name] = common.constant[impl.name]
+                continue
             check()
-            self._rescore(found, entry.feasible, impl, scoring, pod, view)
+            self._rescore(found, entry.feasible, impl, cycle, pod, view)
         plain = [impl for impl in found.scorers if impl.normalize is None]
         found.told = tuple([(impl.name, impl.weight) for impl in plain])
         found.columns = [found.raw[impl.name] for impl in plain]
@@ -331,10 +362,9 @@ class Kept:
             raw = np.where((raw >= 0.0) & (raw <= MAX_SCORE), raw, 0.0)
         kept = scores.raw.get(impl.name)
         if impl.normalize is not None:
-            first = raw[:1] if kept is None else kept[0]
             # A look at the last row mostly spares a look at all rows.
-            is_constant = scores.constant.get(impl.name, True) and bool((raw[-1:] == first).all())
-            scores.constant[impl.name] = is_constant and int(np.count_nonzero(raw == first)) == len(raw)
+            is_constant = scores.constant.get(impl.name, True) and are_all(raw, raw if kept is None else kept)
+            scores.constant[impl.name] = is_constant
         if kept is None:
             scores.raw[impl.name] = raw if raw.flags.owndata and raw.flags.writeable else raw.copy()
         else:

@@ -3,6 +3,7 @@
 Rules:
 - Recording an event costs a dictionary access; this module does no I/O.
 - An event that happens again before it was written is counted. If it happens again later, it becomes a series.
+- A series is written again after SERIES_PAUSE seconds at the earliest, if it has grown meanwhile.
 - An object gets at most BURST warnings at once, and one more each PAUSE seconds: an object with a new fault each time
   must not fill the API server. Further warnings count as dropped.
 - If too many events wait, the newest are dropped and counted. Conditions are never dropped: the latest one is written.
@@ -14,6 +15,7 @@ import itertools
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gangline.api.plugin import Clock
 from gangline.clock import rfc3339
@@ -27,14 +29,15 @@ BURST = 25
 """Different warnings that one object may get at once."""
 PAUSE = 30.0
 """Seconds until the object may get one more warning."""
+SERIES_PAUSE = 360.0
+"""Seconds between two writes of a series; kube-scheduler's recorder waits as long for a repetition."""
 MOST_BYTES = 1024
 """Bytes of a note, at most: the API server refuses a longer one."""
 MOST_OF_NAME = 200
 """Characters of an object's name that its events' names begin with; the API server takes 253 in all."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
+class _Key(NamedTuple):
     uid: str
     kind: str
     reason: str
@@ -49,6 +52,8 @@ class _Saying:
     first: float
     last: float
     count: int = 1
+    due: float = 0.0
+    """For a series that was written: when it may be written again, on the monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,8 @@ class EventRecorder:
         self._instance = instance
         self._waiting: OrderedDict[_Key, _Saying] = OrderedDict()
         self._written: OrderedDict[_Key, tuple[str, int]] = OrderedDict()
+        self._resting: OrderedDict[_Key, _Saying] = OrderedDict()
+        """The series that were written less than SERIES_PAUSE ago, with the repetitions since; the next due first."""
         self._warned: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """For each object the warnings that count against BURST, and the time of that number; last warned last."""
         self._conditions: OrderedDict[str, Condition] = OrderedDict()
@@ -117,9 +124,14 @@ class EventRecorder:
 
     def about(self, regarding: TypedReference, reporter: str, kind: str, reason: str, note: str, action: str) -> None:
         """Record an event about any object."""
-        self._wake()
         key = _Key(regarding.uid or regarding.name, kind, reason, _shortened(note), action)
         now = self._clock.now()
+        resting = self._resting.get(key)
+        if resting is not None:
+            resting.count += 1
+            resting.last = now
+            return
+        self._wake()
         saying = self._waiting.get(key)
         if saying is not None:
             saying.count += 1
@@ -196,11 +208,32 @@ class EventRecorder:
         if before is not None:
             name, count = before
             self._remember(key, name, count + saying.count)
+            self._rest(key, saying)
             return Repeated(self._event(key, saying, name, count + saying.count))
         prefix = saying.regarding.name[:MOST_OF_NAME].rstrip("-.")
         name = f"{prefix}.{int(saying.first * 1e6):x}{next(self._number):x}"
         self._remember(key, name, saying.count)
+        if saying.count > 1:
+            self._rest(key, saying)
         return self._event(key, saying, name, saying.count)
+
+    def _rest(self, key: _Key, saying: _Saying) -> None:
+        """The series is being written: from now on its repetitions are only counted, for SERIES_PAUSE seconds."""
+        due = self._clock.monotonic() + SERIES_PAUSE
+        self._resting[key] = _Saying(saying.regarding, saying.reporter, saying.last, saying.last, 0, due)
+        if len(self._resting) > MOST_REMEMBERED:
+            self._go_on(*self._resting.popitem(last=False))
+
+    def go_on_with_series(self) -> None:
+        """The series whose pause is over are to be written again, if they have grown. To be called now and then."""
+        now = self._clock.monotonic()
+        while self._resting and next(iter(self._resting.values())).due <= now:
+            self._go_on(*self._resting.popitem(last=False))
+
+    def _go_on(self, key: _Key, saying: _Saying) -> None:
+        if saying.count:
+            self._waiting[key] = saying
+            self._wake()
 
     def _event(self, key: _Key, saying: _Saying, name: str, count: int) -> Event:
         series = EventSeries(count, rfc3339(saying.last, micros=True)) if count > 1 else None

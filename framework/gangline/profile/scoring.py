@@ -8,7 +8,6 @@ faster than to pick out the feasible ones; normalized scores depend on which nod
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -20,7 +19,11 @@ from gangline.profile.keeping import Kept
 from gangline.profile.ranking import Wishes, outranking
 from gangline.state.node_view import Rows
 from gangline.state.nodes import Nodes
-from gangline.status import ScoreColumn, read_only
+from gangline.status import BoolColumn, ScoreColumn, read_only
+
+_FEW = 2048
+"""Among so many rows a true value is looked for at once."""
+_max = np.maximum.reduce
 
 _Answers = list[tuple[Implementation, ScoreColumn]]
 """Plugins with the scores of all rows that they gave in this attempt, not yet normalized."""
@@ -56,7 +59,8 @@ class Scoring:
         if bonus is None and _are_plain(scores, answers):
             if not answers and feasible is entry.feasible and entry.is_asked_again:
                 filtered.extra = []
-                return self._one_of(self.kept.leaders(entry, scores).rows)
+                best = self.kept.leaders(entry, scores).rows
+                return best[self._one_in(len(best))]
             if 2 * count > len(feasible):
                 return self._best_of_all(filtered, scores, answers)
         filtered.extra, index = self._extra_scores(filtered, answers)
@@ -81,7 +85,15 @@ class Scoring:
             total = total + impl.weight * column
             extra.append((impl.name, impl.weight, column))
         filtered.extra = extra
-        filtered.place = self._best_of(np.where(feasible, total, -1.0))
+        leading = total == _max(total)
+        leading &= feasible
+        count = int(np.count_nonzero(leading))
+        if not count:  # nodes lead that are not feasible
+            total = total.copy()
+            np.copyto(total, -1.0, where=np.logical_not(feasible))
+            leading = total == _max(total)
+            count = int(np.count_nonzero(leading))
+        filtered.place = _nth_true(leading, self._one_in(count))
         return filtered.place
 
     def _scores(self, filtered: Filtered) -> Scores:
@@ -91,15 +103,12 @@ class Scoring:
         return filtered.scores
 
     def _best_of(self, ranked: ScoreColumn) -> int:
-        if self._ties is None:
-            return int(ranked.argmax())
-        return int(self._one_of((ranked == ranked.max()).nonzero()[0]))
+        leading = ranked == _max(ranked)
+        return _nth_true(leading, self._one_in(int(np.count_nonzero(leading))))
 
-    def _one_of(self, best: Sequence[int] | Rows) -> int:
-        """One of these equally good rows, given in rising order: at random, or the first without randomness."""
-        if self._ties is None or len(best) == 1:
-            return best[0]
-        return best[int(self._ties.random() * len(best))]
+    def _one_in(self, count: int) -> int:
+        """The place of one in so many equally good rows: at random, or the first without randomness."""
+        return 0 if self._ties is None or count == 1 else int(self._ties.random() * count)
 
     def ranking(self, filtered: Filtered) -> ScoreColumn:
         """For each row the weighted sum of the scores that are kept per identity; only for comparing rows."""
@@ -195,6 +204,19 @@ class Scoring:
             raw = scores_of(impl, "normalize_score", normalized, len(raw))
         check_range(impl, raw)
         return raw
+
+
+def _nth_true(mask: BoolColumn, number: int) -> int:
+    """The place of a true value, counted from 0; the numbers of all of them, often most nodes, would take longer."""
+    start, end = 0, len(mask)
+    while end - start > _FEW:
+        middle = (start + end) // 2
+        before = int(np.count_nonzero(mask[start:middle]))
+        if number < before:
+            end = middle
+        else:
+            start, number = middle, number - before
+    return start + int(mask[start:end].nonzero()[0][number])
 
 
 def _are_plain(scores: Scores, answers: _Answers) -> bool:

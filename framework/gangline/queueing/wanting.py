@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 _AT_ONCE = 64
 """About how many units hints are asked between two looks at the clock."""
+_MOST_EVENTS = 1024
+"""Different events for which it is remembered whether they are registered."""
 Each = TypeVar("Each", Alike, Unit)
 
 Rejecters = tuple[str, frozenset[str]]
@@ -58,6 +60,8 @@ class Wanting:
         self.time = HintTime()
         self._hints: dict[str, dict[str, tuple[EventHint, ...]]] = {}
         """The registered events of each plugin, by scheduler name and plugin name."""
+        self._is_registered: dict[ClusterEvent, bool] = {}
+        """The answers of `is_registered` since the last change of `_hints`."""
         self.unschedulable: OrderedDict[str, Unit] = OrderedDict()
         """The rejected units by UID, in the order in which they were rejected."""
         self.gated: dict[str, Unit] = {}
@@ -70,10 +74,12 @@ class Wanting:
         self._hints[scheduler_name] = {
             plugin: (ANY_EVENT,) if given is None else tuple(given) for plugin, given in events.items()
         }
+        self._is_registered.clear()
 
     def serve_only(self, scheduler_names: Container[str]) -> None:
         """Drop all other profiles."""
         self._hints = {name: hints for name, hints in self._hints.items() if name in scheduler_names}
+        self._is_registered.clear()
 
     def begin(self, unit: Unit, key: SortKey = ()) -> Alike | None:
         """A gated or unschedulable unit waits from now on for the events of the plugins in its `rejected_by`.
@@ -130,8 +136,13 @@ class Wanting:
 
     def is_registered(self, event: ClusterEvent) -> bool:
         """Whether any plugin has registered the event, even if no unit waits for it."""
-        registered = (hint for plugins in self._hints.values() for hints in plugins.values() for hint in hints)
-        return any(hint.event.matches(event) for hint in registered)
+        known = self._is_registered.get(event)
+        if known is None:
+            if len(self._is_registered) >= _MOST_EVENTS:  # plugins may announce events of any name
+                self._is_registered.clear()
+            registered = (hint for plugins in self._hints.values() for hints in plugins.values() for hint in hints)
+            known = self._is_registered[event] = any(hint.event.matches(event) for hint in registered)
+        return known
 
     def longest(self) -> Unit | None:
         """The unschedulable unit that was rejected the longest time ago."""

@@ -85,7 +85,7 @@ def _amounts(trial: Trial, resource: str, wanted: int) -> list[int]:
     """
     nodes, size = trial.cache.nodes, trial.cache.nodes.size
     at = nodes.axis.row(resource)
-    free = (nodes.allocatable[at, :size] - nodes.requested[at, :size])[nodes.alive[:size]]
+    free = nodes.free[at, :size][nodes.alive[:size]]
     amounts = np.unique(np.concatenate([free // beside for beside in range(1, _MOST_BESIDE + 1)]))
     if resource == requests.MEMORY:
         amounts = np.unique(amounts // _MEBI * _MEBI)

@@ -166,8 +166,7 @@ def _short(trial: Trial) -> Int64Column:
     nodes, size = trial.cache.nodes, trial.cache.nodes.size
     total = np.zeros(size, dtype=np.int64)
     for resource, amount in trial.pods[0].cls.takes:
-        free = nodes.allocatable[resource, :size] - nodes.requested[resource, :size]
-        total += (np.clip(amount - free, 0, amount) * 1000.0 / max(1, amount)).astype(np.int64)
+        total += (np.clip(amount - nodes.free[resource, :size], 0, amount) * 1000.0 / max(1, amount)).astype(np.int64)
     return total
 
 

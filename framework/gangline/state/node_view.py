@@ -46,7 +46,7 @@ class ReadColumns(Protocol):
     unschedulable: BoolColumn
     taints: Int32Column
     allocatable: Int64Column
-    requested: Int64Column
+    free: Int64Column
     nonzero: Int64Column
     everything: slice
 
@@ -60,6 +60,10 @@ class ReadColumns(Protocol):
 
     def amounts_at(self, row: int, resources: tuple[str, ...]) -> tuple[list[int], list[int]]:
         """Allocatable and requested amounts of one node, one number per resource."""
+        ...
+
+    def free_at(self, row: int, resources: tuple[str, ...]) -> list[int]:
+        """`free` of one node, one number per resource."""
         ...
 
     def nonzero_at(self, row: int) -> tuple[int, int]:
@@ -185,19 +189,30 @@ class NodeView:
 
     def requested(self, resource: str) -> Int64Column:
         """What the pods on each node request, in the units of `allocatable`."""
-        return self._nodes.requested[self._nodes.axis.row(resource), self.index]
+        return read_only(self.allocatable(resource) - self.free(resource))
+
+    def free(self, resource: str) -> Int64Column:
+        """What is left: `allocatable` less `requested`, and quicker to read; negative on a node with too many pods."""
+        nodes = self._nodes
+        return nodes.free[nodes.axis.row(resource), self.index]
 
     def amounts(self, resources: tuple[str, ...]) -> tuple[Int64Column, Int64Column]:
         """Allocatable and requested amounts of several resources at once, one row per resource; read-only."""
         rows, nodes = self._nodes.axis.rows(resources), self._nodes
         if isinstance(rows, slice) or isinstance(self.index, slice):
-            return nodes.allocatable[rows, self.index], nodes.requested[rows, self.index]
-        grid = rows[:, None]
-        return nodes.allocatable[grid, self.index], nodes.requested[grid, self.index]
+            allocatable, free = nodes.allocatable[rows, self.index], nodes.free[rows, self.index]
+        else:
+            grid = rows[:, None]
+            allocatable, free = nodes.allocatable[grid, self.index], nodes.free[grid, self.index]
+        return allocatable, read_only(allocatable - free)
 
     def amounts_of_one(self, resources: tuple[str, ...]) -> tuple[list[int], list[int]]:
         """As `amounts`, as lists of plain numbers, for the only node of the view; takes a fifth of the time."""
         return self._nodes.amounts_at(self._row(0), resources)
+
+    def free_of_one(self, resources: tuple[str, ...]) -> list[int]:
+        """What is left of several resources, as plain numbers, on the only node of the view."""
+        return self._nodes.free_at(self._row(0), resources)
 
     @property
     def nonzero(self) -> Int64Column:

@@ -14,6 +14,7 @@ class Series:
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
+        """The same list for as long as the series exists: the calls of plugins count in it themselves."""
         self.total = 0.0
 
     def observe(self, value: float, number: int = 1) -> None:
@@ -46,7 +47,7 @@ class Series:
 
     def add(self, other: Series) -> None:
         """Count what another series with the same bounds has seen."""
-        self.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
+        self.counts[:] = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
         self.total += other.total
 
     def buckets(self) -> list[tuple[str, float]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -19,14 +20,16 @@ from gangline.errors import (
     Unavailable,
 )
 from gangline.kube.interface import Client, PatchKind
-from gangline.kube.resources import Resource
-from gangline.loop.reporting import CONCURRENCY, PATIENCE, Reporter
-from gangline.model import Event, TypedReference
-from gangline.profile.recording import Condition, EventRecorder, GroupCondition
+from gangline.kube.resources import EVENTS, NODES, PODS, Resource
+from gangline.loop.reporting import CONCURRENCY, PATIENCE, SERIES_LOOK, Reporter
+from gangline.model import Event, PodCondition, TypedReference
+from gangline.profile.recording import SERIES_PAUSE, Condition, EventRecorder, GroupCondition
+from gangline.simulate import SimulatedCluster
 from gangline.simulate.time import run
 from gangline.state.cache import Cache
+from gangline.state.pods import PodInfo
 from gangline.telemetry.metrics import Metrics
-from gangline.testing import FakeClock, make_pod
+from gangline.testing import FakeClock, make_node, make_pod
 
 from ..eventually import until
 
@@ -133,6 +136,80 @@ async def test_a_nomination_is_written_only_when_it_changed(nominated: str | Non
     patch = dict(desk.client.patches[0][2]["status"])
     del patch["conditions"]
     assert patch == status
+
+
+SAID = Condition("default", "p", "uid-p", "Unschedulable", "no room")
+
+
+def told(message: str = "no room", version: str = "7", nominated: str = "", status: str = "False") -> PodInfo:
+    """The pod with this condition in its status, of which another part has been true since 2020."""
+    pod = make_pod("p")
+    pod.metadata.resource_version, pod.status.nominated_node_name = version, nominated
+    since = "2020-01-01T00:00:00Z"
+    pod.status.conditions = [PodCondition("PodScheduled", status, "Unschedulable", message, since)]
+    return Cache().record(pod)
+
+
+@pytest.mark.parametrize(
+    ("pod", "said"),
+    [
+        (told("other"), SAID),
+        (told(nominated="a"), replace(SAID, nominated_node_name="")),
+        (told(), replace(SAID, nominated_node_name="a")),
+        (told(), replace(SAID, reason="SchedulerError")),
+        (told(status="True"), SAID),
+    ],
+    ids=["another message", "nomination taken back", "nomination", "another reason", "another status"],
+)
+async def test_a_condition_that_is_new_to_a_pod_is_written(pod: PodInfo, said: Condition) -> None:
+    desk = Desk()
+    desk.still_waiting["uid-p"] = pod
+    desk.recorder.condition(said)
+
+    await desk.reporter.flush()
+
+    assert len(desk.client.patches) == 1
+
+
+async def test_a_condition_that_a_pod_has_is_not_written_again() -> None:
+    desk = Desk()
+    for pod, said in ((told(), SAID), (told(nominated="a"), replace(SAID, nominated_node_name="a"))):
+        desk.still_waiting["uid-p"] = pod
+        desk.recorder.condition(said)
+        await desk.reporter.flush()
+
+    assert desk.client.patches == []
+
+
+async def test_a_condition_is_written_if_the_record_of_the_pod_is_older_than_the_last_write() -> None:
+    desk = Desk()
+    desk.still_waiting["uid-p"] = told("no room", "7")
+    for message in ("other", "no room"):
+        desk.recorder.condition(replace(SAID, message=message))
+        await desk.reporter.flush()
+    assert [_condition(patch)["message"] for _, _, patch in desk.client.patches] == ["other", "no room"]
+
+    desk.still_waiting["uid-p"] = told("no room", "9")
+    desk.recorder.condition(SAID)
+    await desk.reporter.flush()
+    assert len(desk.client.patches) == 2
+
+
+async def test_the_time_of_the_transition_stays_while_a_pod_is_not_scheduled() -> None:
+    desk = Desk()
+    times = []
+    for pod in (POD, told("other"), told("other", status="True")):
+        desk.still_waiting["uid-p"] = pod
+        desk.recorder.condition(SAID)
+        await desk.reporter.flush()
+        times.append(_condition(desk.client.patches[-1][2]).get("lastTransitionTime"))
+
+    assert times[0] is not None and times[1] is None and times[2] is not None
+
+
+def _condition(patch: Mapping[str, Any]) -> Mapping[str, Any]:
+    (found,) = patch["status"]["conditions"]
+    return cast(Mapping[str, Any], found)
 
 
 async def test_a_repetition_is_counted_in_the_series_of_the_first() -> None:
@@ -326,6 +403,40 @@ def test_a_reporter_that_has_nothing_to_write_sleeps() -> None:
         return desk.asked - asked
 
     assert run(day()) == 0
+
+
+PROFILE = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+profiles:
+- schedulerName: default-scheduler
+"""
+
+
+def test_a_pod_that_is_rejected_again_and_again_costs_few_writes_and_none_is_left_uncounted() -> None:
+    cluster = SimulatedCluster()
+    cluster.create(NODES, make_node("a", cpu=1))
+    cluster.create(PODS, make_pod("p", cpu=4))
+
+    async def story() -> tuple[int, int]:
+        async with cluster.scheduling(PROFILE) as scheduler:
+            await cluster.until(lambda: bool(cluster.message("p")) and bool(cluster.notes("p")))
+            pod, writes = cluster.get(PODS, "p").metadata, cluster.server.version
+            for _ in range(360):
+                await asyncio.sleep(10.0)
+                scheduler.try_all_again()
+            await asyncio.sleep(SERIES_PAUSE + SERIES_LOOK)
+            assert cluster.get(PODS, "p").metadata.resource_version == pod.resource_version
+            unit = scheduler.queue.get(pod.uid)
+            assert unit is not None
+            return unit.attempts, cluster.server.version - writes
+
+    attempts, writes = cluster.play(story)
+
+    (event,) = cluster.list(EVENTS)
+    assert event.series is not None and event.series.count == attempts > 300
+    assert writes <= 3600 / SERIES_PAUSE + 2
 
 
 def test_a_newer_condition_stands_when_an_older_one_comes_back() -> None:

@@ -63,6 +63,27 @@ def test_what_leaders_write_is_listed_again_and_the_rest_is_watched_on(standby_s
         assert ("watch", "nodes") in asked
 
 
+def test_without_an_election_nothing_is_listed_twice_however_long_the_start_takes() -> None:
+    cluster = SimulatedCluster()
+    cluster.create(NODES, make_node("a"))
+    cluster.create(PODS, make_pod("p"))
+    listed: list[str] = []
+
+    def note(verb: str, resource: Resource[Any], name: str) -> None:
+        if verb == "list":
+            listed.append(resource.key)
+
+    async def story() -> None:
+        client = SimulatedClient(cluster.server, latency={"list": 3 * FRESH}, faults=note)
+        scheduler = Scheduler(config.load(DEFAULT, "test"), client, cluster.clock, Catalog.discover(), Options(seed=1))
+        async with running(scheduler.run()):
+            await cluster.until(lambda: bool(cluster.bound()), 20 * FRESH)
+
+    cluster.play(story)
+
+    assert len(listed) == len(set(listed)) and "pods" in listed
+
+
 class LateClient(SimulatedClient):
     """Its watches tell everything so many seconds late."""
 

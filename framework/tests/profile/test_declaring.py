@@ -72,6 +72,7 @@ async def waits(self: Any) -> None:
         ),
         ({"score": hookimpl(waits)}, "plugin Odd at score: must not be async: it is called within a decision"),
         ({"reads": "NODE"}, "plugin Odd: reads is NODE, PODS or NODE | PODS, not 'NODE'"),
+        ({"ignores_requests": "yes"}, "plugin Odd: ignores_requests is True or False, not 'yes'"),
         ({"reads": 8}, "plugin Odd: reads is NODE, PODS or NODE | PODS, not 8"),
         ({"args_type": dict}, "plugin Odd: args_type is a class derived from msgspec.Struct, not <class 'dict'>"),
         ({"reasons": None}, "plugin Odd at filter: needs `reasons`, a tuple of what its numbers mean"),

@@ -72,13 +72,63 @@ def test_the_same_said_again_later_becomes_a_series_of_the_same_event() -> None:
     name = written(events).metadata.name
     counts = []
     for _ in range(2):
-        clock.advance(60.0)
+        clock.advance(recording.SERIES_PAUSE)
+        events.go_on_with_series()
         events.event(pod(), "Warning", "FailedScheduling", "no room")
         again = events.next_event()
         assert isinstance(again, Repeated) and again.event.metadata.name == name
         counts.append(again.event.series.count if again.event.series else 0)
 
     assert counts == [2, 3]
+
+
+def test_a_series_is_written_again_after_a_pause_with_all_repetitions() -> None:
+    events, clock = recorder()
+    woken = []
+    events.event(pod(), "Warning", "FailedScheduling", "no room")
+    written(events)
+    events.event(pod(), "Warning", "FailedScheduling", "no room")
+    assert isinstance(events.next_event(), Repeated)
+
+    events.wakers.append(lambda: woken.append(True))
+    for _ in range(100):
+        clock.advance(1.0)
+        events.event(pod(), "Warning", "FailedScheduling", "no room")
+        events.go_on_with_series()
+    assert events.next_event() is None and events.waiting == 0 and not woken and events.dropped == 0
+
+    clock.advance(recording.SERIES_PAUSE - 100.0)
+    events.go_on_with_series()
+    again = events.next_event()
+
+    assert woken and isinstance(again, Repeated)
+    assert again.event.series is not None and again.event.series.count == 102
+    assert again.event.series.last_observed_time == "2023-11-14T22:15:00.000000Z"
+
+
+def test_a_series_that_has_not_grown_is_not_written_again() -> None:
+    events, clock = recorder()
+    for _ in range(2):
+        events.event(pod(), "Warning", "FailedScheduling", "no room")
+    written(events)
+
+    clock.advance(recording.SERIES_PAUSE)
+    events.go_on_with_series()
+
+    assert events.next_event() is None and events.waiting == 0
+
+
+def test_the_number_of_series_that_rest_is_bounded() -> None:
+    events, _ = recorder()
+    for i in range(recording.MOST_REMEMBERED + 1):
+        for _ in range(2):
+            events.event(POD, "Normal", "Moved", str(i))
+        written(events)
+        if i == 0:
+            events.event(POD, "Normal", "Moved", "0")
+            assert events.waiting == 0
+
+    assert events.waiting == 1, "the oldest one no longer rests"
 
 
 def test_another_note_or_pod_is_another_event_with_another_name() -> None:

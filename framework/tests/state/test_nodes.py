@@ -76,6 +76,14 @@ def test_the_plain_numbers_of_one_node_are_those_of_its_columns(steps: list[some
         for row in range(cache.nodes.size):
             one = cache.nodes.view(slice(row, row + 1))
             assert one.amounts_of_one(resources) == tuple(of[:, 0].tolist() for of in one.amounts(resources))
+            assert one.free_of_one(resources) == [one.free(resource).item() for resource in resources]
+            pods = list(one.pods(0).values())
+            asked = [sum({**pod.cls.requests.real, "pods": 1}.get(name, 0) for pod in pods) for name in resources]
+            offered = [one.allocatable(resource).item() for resource in resources]
+            is_offered = [cache.nodes.axis.row(name) != cache.nodes.axis.NOTHING for name in resources]
+            assert one.free_of_one(resources) == [
+                whole - amount * counts for whole, amount, counts in zip(offered, asked, is_offered, strict=True)
+            ]
             assert one.nonzero_of_one == tuple(one.nonzero[:, 0].tolist())
             assert cache.nodes.view(np.array([row])).nonzero_of_one == one.nonzero_of_one
 
@@ -109,6 +117,7 @@ COLUMNS: dict[str, Callable[[NodeView], Any]] = {
     "taints": lambda view: view.taints,
     "allocatable": lambda view: view.allocatable(GPU),
     "requested": lambda view: view.requested(GPU),
+    "free": lambda view: view.free(GPU),
     "amounts": lambda view: view.amounts(("cpu", "memory"))[1],
     "nonzero": lambda view: view.nonzero,
     "label": lambda view: view.label("rack").ids,

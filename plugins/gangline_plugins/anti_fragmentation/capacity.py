@@ -22,7 +22,7 @@ _BIT_LIST: list[int] = _BITS.tolist()
 
 def free_cpu(nodes: NodeView) -> Amounts:
     """Free milli-CPU of each node."""
-    return nodes.allocatable(requests.CPU) - nodes.requested(requests.CPU)
+    return nodes.free(requests.CPU)
 
 
 def free_cpu_of_one(nodes: NodeView) -> int:
@@ -31,8 +31,7 @@ def free_cpu_of_one(nodes: NodeView) -> int:
 
 
 def _left_of_one(nodes: NodeView, resource: str) -> int:
-    (allocatable,), (requested,) = nodes.amounts_of_one((resource,))
-    return allocatable - requested
+    return nodes.free_of_one((resource,))[0]
 
 
 def all_of_row(nodes: NodeView, row: int, columns: Columns) -> int:
@@ -69,7 +68,7 @@ def free_devices(nodes: NodeView, columns: Columns, offered: OfferedGpus | None 
     free *= (usable[:, None] & _BITS) != 0
     unknown = ~columns.known[index]
     if np.count_nonzero(unknown):
-        left = nodes.allocatable(custom_resources.GPU)[unknown] - nodes.requested(custom_resources.GPU)[unknown]
+        left = nodes.free(custom_resources.GPU)[unknown]
         free[unknown] = np.where(left[:, None] > _PLACES, WHOLE, 0)
     if offered is not None and not offered.is_empty:
         total, of_drivers = offered.gpus(nodes)

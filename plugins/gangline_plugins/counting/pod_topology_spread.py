@@ -65,6 +65,7 @@ class PodTopologySpread:
     """
 
     name = "PodTopologySpread"
+    ignores_requests = True
     args_type = Args
     reasons = (
         Reason("node(s) didn't match pod topology spread constraints"),

@@ -112,7 +112,7 @@ class Holds:
             for resource, amounts in wanted.items():
                 asked = pod.cls.requests.real.get(resource, 0)
                 if asked:
-                    short |= at.allocatable(resource) - at.requested(resource) - amounts < asked
+                    short |= at.free(resource) - amounts < asked
             refused |= np.isin(nodes.rows, rows[short])
         return refused
 

@@ -189,7 +189,7 @@ class Feasibility:
         c, index = self._table.columns, nodes.index
         lent = np.bitwise_count(c.busy[index] & ~c.whole[index]).astype(np.int64)
         is_counted = (c.replicas[index] == 1) & ~c.mps[index] & ~c.mig_single[index]
-        left = nodes.allocatable(custom_resources.GPU) - nodes.requested(custom_resources.GPU) - lent
+        left = nodes.free(custom_resources.GPU) - lent
         return (lent > 0) & is_counted & (left < want.count)
 
     def without_devices(self, carried: Carried, nodes: NodeView) -> CodeColumn:

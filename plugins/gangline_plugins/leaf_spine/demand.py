@@ -98,7 +98,7 @@ def _fewest_by_amounts(roles: Sequence[Role], counts: Sequence[int], nodes: Node
             wanted[resource] = wanted.get(resource, 0) + amount * count
     fewest = 1
     for resource, amount in wanted.items():
-        most = int((nodes.allocatable(resource) - nodes.requested(resource)).max(initial=0))
+        most = int(nodes.free(resource).max(initial=0))
         fewest = max(fewest, -(-amount // most)) if most else fewest
     return fewest
 

@@ -112,7 +112,7 @@ class Leaving:
         for resource, wanted in kept.wanted.items():
             amount = pod.cls.requests.real.get(resource, 0)
             if amount:
-                free = at.allocatable(resource) - at.requested(resource) + self._leaving[resource]
+                free = at.free(resource) + self._leaving[resource]
                 short |= free - wanted < amount
         refused[np.isin(nodes.rows, kept.rows[short])] = True
         return refused

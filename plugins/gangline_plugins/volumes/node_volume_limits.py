@@ -54,6 +54,7 @@ class NodeVolumeLimits:
     """Compares the volumes in use on a node with the limits in its CSINode."""
 
     name = "NodeVolumeLimits"
+    ignores_requests = True
 
     def __init__(self, handle: Handle) -> None:
         self._objects = StorageObjects(handle.state)

@@ -52,6 +52,7 @@ class VolumeRestrictions:
     """Tracks the claims that pods use, and the nodes on which disks are in use."""
 
     name = "VolumeRestrictions"
+    ignores_requests = True
     reasons = (
         Reason("node(s) had no available disk"),
         Reason(

@@ -50,6 +50,7 @@ class VolumeZone:
     """Reads the labels of the volumes that the pod's claims are bound to."""
 
     name = "VolumeZone"
+    ignores_requests = True
     reasons = (Reason("node(s) had no available volume zone", resolvable=False),)
 
     def __init__(self, handle: Handle) -> None:

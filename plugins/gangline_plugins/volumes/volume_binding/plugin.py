@@ -91,6 +91,7 @@ class VolumeBinding:
     """Finds volumes for claims, or nodes for which volumes can be provisioned, and has them bound before the pod."""
 
     name = "VolumeBinding"
+    ignores_requests = True
     args_type = VolumeBindingArgs
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
