@@ -178,6 +178,8 @@ class Fleet:
         allocations = {f"{node}/{number}": taken(node, number) for node, number in half}
         before = resident()
         self.devices = Devices(lambda: self.nodes)
+        if order == "best":
+            self.devices.expect_weighing()
         for each in slices:
             self.devices.slice_changed(None, each)
         expression = f'device.driver == "{DRIVER}" && device.attributes["{DRIVER}"].type == "gpu"'

@@ -11,10 +11,11 @@ The way from objects to an allocation:
 3. `usage` has what allocated claims have taken, and `standing` puts it beside the table: free devices, counters left.
 4. `asking` reads the claims of a pod and checks them. `candidates` makes the columns of each request: which devices are
    meant, which of them may be given, and for which a selector fails.
-5. `counting` answers for all nodes at once, by `bincount`, where counting is exact; `counters` says for which devices
-   enough is left of the counters that they consume, and `locating` on which nodes they are. For the other nodes, and
-   for the node that is chosen, `cutting` cuts out a `problem`: devices become bits, and equal nodes become equal
-   problems. `likeness` finds equal nodes before that, so that one is asked for all; `solving` keeps the answers.
+5. `counting` answers for all nodes at once, by `bincount`, where counting is exact, for each of the `ways` to choose
+   alternatives; `dealing` says whether devices suffice for requests whose candidates overlap, `counters` for which
+   devices enough is left of the counters that they consume, and `locating` on which nodes they are. For the other
+   nodes, and for the node that is chosen, `cutting` cuts out a `problem`: devices become bits, and equal nodes become
+   equal problems. `likeness` finds equal nodes before that, so that one is asked for all; `solving` keeps the answers.
    For claims that pods on several nodes share, `reaching` tells which nodes may use a device together.
 6. `search` solves a problem: the first solution of kube-scheduler's depth-first search, device by device. `holding` is
    the state of the search. `outlook` proves by counting that a branch has no solution, so that the search does not
@@ -25,7 +26,8 @@ The way from objects to an allocation:
 8. `results` writes the allocation: devices, configuration of classes and claim, node selector.
 
 Nothing here does I/O. `allocator` puts the parts together for one question, `questions` keeps the answers to a question
-for all nodes, and `live` passes changes of objects on to the table and the usage.
+for all nodes, `kept` passes changes of objects on to the table and the usage, and `live` has the questions, each with a
+deadline. While slices arrive, `preparing` makes what the first questions would have to make.
 """
 
 from gangline.dra.allocator import Allocator, NodeVerdict, PodAllocator

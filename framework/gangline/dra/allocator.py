@@ -25,7 +25,7 @@ from gangline.deadline import Deadline
 from gangline.dra.asking import MOST_DEVICES, Alternative, Ask, read
 from gangline.dra.candidates import USABLE, Candidates
 from gangline.dra.counters import CounterRoom
-from gangline.dra.counting import Counted, Counting, Outcomes
+from gangline.dra.counting import Counted, Counting
 from gangline.dra.cutting import Cut, Unallocatable, cut, problem_of, state_of, within
 from gangline.dra.layout import DeviceLayout
 from gangline.dra.likeness import alike
@@ -90,6 +90,7 @@ class Allocator:
         self._selectors = selectors
         self._share_id = share_id
         self._solver = solver if solver is not None else Solver()
+        self.properties = selectors.properties
         self.losses = Losses(standing, selectors.properties, selectors.check)
         self.units = Units(standing, self.losses)
         self._layout = DeviceLayout(standing)
@@ -144,16 +145,18 @@ class PodAllocator:
         """Bytes of everything that is kept for the question."""
         return self._candidates.nbytes + self._cut_bytes
 
-    def everywhere(self, size: int) -> Outcomes:
-        """Which of the nodes in the first `size` rows have devices: see `counting`."""
-        return self.counted(size).outcomes
-
     def counted(self, size: int, nodes: NDArray[np.int64] | None = None, is_bare: bool = False) -> Counted:
         """The counts for the nodes in these rows; without `nodes`, for the nodes in the first `size` rows.
 
         With `is_bare` the counts are made as if no claim had any device.
         """
         return self._counting.count(size, nodes, is_bare)
+
+    def prepare(self) -> None:
+        """Bring the columns of the requests up to date, and what claims have."""
+        for number in range(len(self._candidates.alternatives)):
+            self._candidates.flags(number)
+        _ = self._candidates.standing.states
 
     def check(self) -> None:
         """Raise DeadlineExceeded if the time of the question has passed: see `Allocator.within`."""

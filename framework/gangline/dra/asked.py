@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gangline.model.resource_claims import ResourceClaimSpec
+from gangline.model.base import ObjectMeta
+from gangline.model.resource_claims import ResourceClaim, ResourceClaimSpec
+
+_NAMELESS = "?"
+"""The namespace of the claims in a kept question, whose names are numbers; `named` puts real names into messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +30,18 @@ class Asked:
                     return None
                 wanted += exactly.count
         return wanted or None
+
+    def claims(self) -> list[ResourceClaim]:
+        """Claims with these specs, without names."""
+        return [
+            ResourceClaim(ObjectMeta(f"{number}", namespace=_NAMELESS), spec) for number, spec in enumerate(self.specs)
+        ]
+
+
+def named(text: str, claims: Sequence[ResourceClaim]) -> str:
+    """The message of a kept question, with the names of these claims."""
+    for number, claim in enumerate(claims):
+        own = f"{claim.metadata.namespace}/{claim.metadata.name}"
+        for end in (":", ","):
+            text = text.replace(f"claim {_NAMELESS}/{number}{end}", f"claim {own}{end}")
+    return text

@@ -109,6 +109,11 @@ class Candidates:
         wanted = self.consumed(number, row)
         return all(amount.thousandths + before.get(name, 0) <= has for name, (amount, has) in wanted.items())
 
+    def suffice(self, number: int, rows: RowNumbers) -> BoolColumn:
+        """As `suffices`, for each of some rows, which are not none."""
+        codes, first = kinds([self.properties.capacities.codes[rows], self.standing.consumed[rows]])
+        return np.array([self.suffices(number, row) for row in rows[first].tolist()], dtype=np.bool_)[codes]
+
     def complaint(self, number: int, row: int) -> str:
         """The message that says which selector of an alternative fails for the device in this row, and why."""
         alternative = self.alternatives[number]

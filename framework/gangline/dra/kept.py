@@ -2,24 +2,30 @@
 
 A change does not rebuild the table. A slice changes the rows of its pool, and a claim that gets or gives back devices
 changes the rows of these devices. The next question looks again only at the nodes for which the change may matter. Only
-a DeviceClass that changes ends all questions: classes change rarely.
+a DeviceClass that changes ends all questions: classes change rarely. If much has changed, what the next question would
+have to bring up to date is brought up to date at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
+from itertools import islice
+
+import msgspec
 
 from gangline.deadline import POD_SECONDS, Deadline
 from gangline.dra.allocator import Allocator
 from gangline.dra.asked import Asked
+from gangline.dra.asking import read
+from gangline.dra.preparing import MOST_CLASSES, MOST_WAITING, SECONDS, Preparation, one_of
 from gangline.dra.questions import Question
 from gangline.dra.selecting import Compile, Selectors, compile_selector, compile_with_lists
 from gangline.dra.solving import Solver
 from gangline.dra.standing import Standing
 from gangline.dra.table import SliceTable
 from gangline.dra.usage import DeviceId, Usage
-from gangline.model.base import ObjectMeta
+from gangline.errors import DeadlineExceeded, InvalidObject
 from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
 from gangline.model.resource_slices import DeviceClass, ResourceSlice
 from gangline.sizes import BoundedCache
@@ -32,8 +38,6 @@ _MOST_SPEC_BYTES = 8 << 20
 """Bytes of the specs that were read and checked before, at most."""
 _MOST_TEXT_BYTES = 4 << 20
 """Bytes of the errors in answers, at most."""
-NAMELESS = "?"
-"""The namespace of the claims in a kept question, whose names are numbers; `live` puts real names into messages."""
 
 
 class KeptDevices:
@@ -59,6 +63,7 @@ class KeptDevices:
         self._asked: Asked | None = None
         """The last question: most questions are asked several times in a row."""
         self._solver = solver or Solver()
+        self._preparation = Preparation()
 
     # What changes
 
@@ -87,8 +92,10 @@ class KeptDevices:
             self._slices[name] = new
             if before is not None and before.spec == new.spec:
                 return
+            self._preparation.note(new)
         if self._standing is None:
             self.changes.note_all()
+            self._prepare(())
             return
         table = self._standing.table
         self._note_slice(before)
@@ -97,6 +104,7 @@ class KeptDevices:
         if new is not None:
             self._numbers[name] = table.put(new)
         self._note_slice(new)
+        self._prepare_if_much_waits()
 
     def _note_slice(self, each: ResourceSlice | None) -> None:
         """Note for which nodes a slice may matter."""
@@ -125,6 +133,8 @@ class KeptDevices:
             if before is not None and before.spec == new.spec:
                 return
         self._forget_questions()
+        if new is not None and self._standing is not None:
+            self._prepare([new.metadata.name])
 
     def node_changed(self, name: str) -> None:
         """A node was added or deleted, or its labels changed. Without slices no answer changes."""
@@ -136,6 +146,27 @@ class KeptDevices:
             self._note_node(name)
         if self._standing is not None:
             self._standing.table.node_changed(name)
+            self._prepare_if_much_waits()
+
+    def expect_weighing(self) -> None:
+        """Say that questions will ask for losses."""
+        self._preparation.weighs = True
+        if self._standing is not None:
+            self._prepare(())
+
+    def _prepare_if_much_waits(self) -> None:
+        """Do now what the next question would have to do, if that is much."""
+        if self._standing is not None and (self._standing.table.waiting > MOST_WAITING or self._standing.table.is_worn):
+            self._prepare(islice(self._classes, MOST_CLASSES))
+
+    def _prepare(self, classes: Iterable[str]) -> None:
+        """Bring the table up to date, the columns that questions will read, and those of these classes."""
+        allocator = self._current()[1]
+        for name in classes:
+            with suppress(InvalidObject, DeadlineExceeded), allocator.within(Deadline(SECONDS)):
+                self._question(self.asked([one_of(name)])).pod.prepare()
+        with suppress(DeadlineExceeded), allocator.within(Deadline(SECONDS)):
+            self._preparation.prepare(allocator, len(self._nodes().whole))
 
     def take(self, key: Hashable, allocation: ResourceClaimAllocation) -> None:
         """The claim with this key now has the devices of this allocation, and no others."""
@@ -187,19 +218,28 @@ class KeptDevices:
         """A block in which answers end with DeadlineExceeded after `deadline`, by default after POD_SECONDS."""
         return self._current()[1].within(deadline or Deadline(POD_SECONDS))
 
+    def asked(self, claims: Sequence[ResourceClaim]) -> Asked:
+        """The question that these claims ask. Raises InvalidObject for claims that no node can satisfy."""
+        specs = tuple([claim.spec for claim in claims])
+        if self._asked is not None and specs == self._asked.specs:  # comparing is quicker than encoding
+            return self._asked
+        key = _encode(specs)
+        found = self._specs.get(key)
+        if found is None:
+            read(claims, self._classes)
+            found = self._specs.put(key, Asked(key, specs))
+        self._asked = found
+        return found
+
     def _question(self, asked: Asked) -> Question:
         """The answers to a question, kept or new. Raises InvalidObject."""
         standing, allocator = self._current()
         found = self._questions.get(asked)
         if found is None:
-            claims = [
-                ResourceClaim(ObjectMeta(f"{number}", namespace=NAMELESS), spec)
-                for number, spec in enumerate(asked.specs)
-            ]
             texts = self._texts.get(asked)
             if texts is None:
                 texts = self._texts.put(asked, [])
-            found = self._questions.put(asked, Question(allocator.ask(claims), standing.table, texts))
+            found = self._questions.put(asked, Question(allocator.ask(asked.claims()), standing.table, texts))
         return found
 
     def _current(self) -> tuple[Standing, Allocator]:
@@ -215,3 +255,6 @@ class KeptDevices:
         self._standing = Standing(table, self._usage)
         self._allocator = Allocator(self._standing, self._classes, Selectors(table, self._compile), solver=self._solver)
         return self._standing, self._allocator
+
+
+_encode = msgspec.json.Encoder(order="deterministic").encode

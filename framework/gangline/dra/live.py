@@ -10,16 +10,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from gangline.deadline import POD_SECONDS, Deadline
 from gangline.dra.allocator import NodeVerdict, Order, SharedOn
-from gangline.dra.asked import Asked
-from gangline.dra.asking import read
-from gangline.dra.kept import NAMELESS, KeptDevices
+from gangline.dra.asked import Asked, named
+from gangline.dra.kept import KeptDevices
 from gangline.dra.pools import PoolCondition
+from gangline.dra.preparing import one_of
 from gangline.dra.questions import FIRST_TEXT, GAVE_UP
 from gangline.dra.reading import SHAREABLE
 from gangline.dra.sharing import Values
@@ -29,14 +28,7 @@ from gangline.dra.table import SEVERAL
 from gangline.dra.units import MOST_UNITS
 from gangline.dra.weighing import Chosen
 from gangline.errors import DeadlineExceeded, InvalidObject
-from gangline.model.base import ObjectMeta
-from gangline.model.resource_claims import (
-    DeviceClaim,
-    DeviceRequest,
-    ExactDeviceRequest,
-    ResourceClaim,
-    ResourceClaimSpec,
-)
+from gangline.model.resource_claims import ResourceClaim
 from gangline.state.node_view import Int64Column, NodeView, Rows
 from gangline.status import BoolColumn, CodeColumn
 
@@ -54,19 +46,6 @@ class Devices(KeptDevices):
 
     # Questions
 
-    def asked(self, claims: Sequence[ResourceClaim]) -> Asked:
-        """The question that these claims ask. Raises InvalidObject for claims that no node can satisfy."""
-        specs = tuple([claim.spec for claim in claims])
-        if self._asked is not None and specs == self._asked.specs:  # comparing is quicker than encoding
-            return self._asked
-        key = _encode(specs)
-        found = self._specs.get(key)
-        if found is None:
-            read(claims, self._classes)
-            found = self._specs.put(key, Asked(key, specs))
-        self._asked = found
-        return found
-
     def codes(self, asked: Asked, nodes: NodeView, deadline: Deadline | None = None) -> CodeColumn:
         """By node of the view: 0 where all claims get devices, else a code that `reason` explains.
 
@@ -74,11 +53,11 @@ class Devices(KeptDevices):
         """
         question, deadline = self._question(asked), deadline or Deadline(POD_SECONDS)
         with self._within(deadline):
-            if question.refresh(len(nodes.whole)):
-                try:
+            try:
+                if question.refresh(len(nodes.whole)):
                     question.search(nodes, deadline)
-                finally:
-                    self._questions.measure(asked)
+            finally:
+                self._questions.measure(asked)
         return question.codes(nodes)
 
     def may_have(self, asked: Asked, rows: Rows, deadline: Deadline | None = None) -> BoolColumn:
@@ -102,7 +81,7 @@ class Devices(KeptDevices):
         texts = self._texts.get(asked) or []
         number = code - FIRST_TEXT
         if 0 <= number < len(texts):
-            return _named(texts[number], claims)
+            return named(texts[number], claims)
         pools = self._standing.table.pools if self._standing is not None else ()
         return INVALID_POOLS if any(pool.condition is PoolCondition.INVALID for pool in pools) else NO_DEVICES
 
@@ -121,7 +100,7 @@ class Devices(KeptDevices):
         question = self._question(asked)
         with self._within():
             verdict = question.pod.on(row, self._nodes().name_of(row), claims, order, shared_on)
-        return replace(verdict, error=_named(verdict.error, claims)) if verdict.error else verdict
+        return replace(verdict, error=named(verdict.error, claims)) if verdict.error else verdict
 
     def choices(self, asked: Asked, nodes: NodeView, deadline: Deadline | None = None) -> list[tuple[Chosen, Places]]:
         """Which alternatives the claims get, each set of them with the positions of nodes of the view.
@@ -129,12 +108,13 @@ class Devices(KeptDevices):
         Nodes that do not have the devices are left out, and those that are not looked at before `deadline` or
         POD_SECONDS. Raises InvalidObject.
         """
-        deadline, found = deadline or Deadline(POD_SECONDS), list[tuple[Chosen, Places]]()
+        deadline = deadline or Deadline(POD_SECONDS)
         with suppress(DeadlineExceeded), self._within(deadline):
             places = np.flatnonzero((self.codes(asked, nodes, deadline) == 0) & nodes.alive)
-            for chosen, at in self._question(asked).pod.choices(len(nodes.whole), nodes.rows[places]):
-                found.append((chosen, places[at]))
-        return found
+            found = self._question(asked).choices(nodes, places)
+            self._questions.measure(asked)
+            return found
+        return []
 
     def reached(self, asked: Asked, nodes: NodeView) -> tuple[list[BoolColumn], BoolColumn]:
         """Columns over the view: the sets of nodes that may use one free device together, and the nodes with their own.
@@ -200,20 +180,18 @@ class Devices(KeptDevices):
         question = self._question(asked)
         try:
             with self._within(deadline):
-                if not chosen:
-                    return question.losses(nodes)
-                return question.pod.weighed(len(nodes.whole), nodes.rows, chosen)
+                return question.losses(nodes, chosen)
         except DeadlineExceeded:
             return np.zeros(len(nodes))
+        finally:
+            self._questions.measure(asked)
 
     def stock(self, device_class: str, nodes: NodeView, deadline: Deadline | None = None) -> DeviceStock:
         """By node of the view: the devices of a DeviceClass; zeros if there is no such class, or if they are not
         counted before `deadline` or POD_SECONDS.
         """
-        request = DeviceRequest("device", ExactDeviceRequest(device_class, allocation_mode="ExactCount", count=1))
-        claim = ResourceClaim(ObjectMeta(), ResourceClaimSpec(DeviceClaim([request])))
         try:
-            question = self._question(self.asked([claim]))
+            question = self._question(self.asked([one_of(device_class)]))
             with self._within(deadline):
                 return question.pod.stock(nodes.rows)
         except (InvalidObject, DeadlineExceeded):
@@ -243,15 +221,3 @@ class Devices(KeptDevices):
         question = self._question(asked)
         with self._within(deadline):
             return question.wanted()
-
-
-def _named(text: str, claims: Sequence[ResourceClaim]) -> str:
-    """The message of a kept question, with the names of these claims."""
-    for number, claim in enumerate(claims):
-        own = f"{claim.metadata.namespace}/{claim.metadata.name}"
-        for end in (":", ","):
-            text = text.replace(f"claim {NAMELESS}/{number}{end}", f"claim {own}{end}")
-    return text
-
-
-_encode = msgspec.json.Encoder(order="deterministic").encode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gangline.dra.pools import Pool, Reach
+from gangline.dra.pools import Pool, PoolCondition, Reach
 from gangline.dra.rows import RowNumbers
 from gangline.state.changes import Changes
 
@@ -31,6 +31,8 @@ class PlacedPools:
         """By slice: the pools that offer its devices to some nodes, or know them as those of other nodes."""
         self.wide: dict[PlacedPool, None] = {}
         """Pools with devices that several nodes may use."""
+        self.unusable: dict[PlacedPool, None] = {}
+        """Incomplete and invalid pools."""
         self._own: dict[int, list[PlacedPool]] = {}
         """By row of a node: the pools as this node alone sees them."""
         self._common: dict[PlacedPool, None] = {}
@@ -43,6 +45,8 @@ class PlacedPools:
         pool = placed.pool
         if placed.has_wide:
             self.wide[placed] = None
+        if pool.condition is not PoolCondition.USABLE:
+            self.unusable[placed] = None
         if pool.reach.is_inverted or len(pool.reach.rows) > 1:
             self._common[placed] = None
         else:
@@ -56,6 +60,7 @@ class PlacedPools:
         """A pool went."""
         pool = placed.pool
         self.wide.pop(placed, None)
+        self.unusable.pop(placed, None)
         if placed in self._common:
             del self._common[placed]
         else:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gangline.deadline import Deadline
 from gangline.dra.allocator import NodeVerdict, PodAllocator
 from gangline.dra.counting import FITS, NONE, OPEN, Counted, Outcomes
 from gangline.dra.sharing import Values
 from gangline.dra.table import SliceTable
+from gangline.dra.weighing import Chosen
 from gangline.errors import DeadlineExceeded
 from gangline.state.changes import Changes
 from gangline.state.node_view import Int64Column, NodeView, Rows
@@ -26,6 +28,9 @@ _NOT_SEARCHED = 255
 _MOST_TEXTS = 250
 """Different errors of one question that are kept; the last of them stands for all further errors."""
 _ONE_OF_MANY = "the claims fail on this node, with one of too many different errors to keep each"
+_NOT_CHOSEN = -1
+_MOST_CHOICES = 64
+"""Different sets of alternatives for which answers are kept."""
 _ROW_BYTES = 11
 """Bytes of the answers for one row of nodes."""
 
@@ -47,14 +52,21 @@ class Question:
         self._room: Int64Column = np.zeros(0, dtype=np.int64)
         self._wanted: tuple[int, tuple[int, int]] | None = None
         """The turnover of the table for which `wanted` was computed, and its answer."""
-        self._weighed = -1
-        """The position in the log `table.touched` at which the losses were last updated."""
-        self._losses: Values = np.zeros(0)
+        self._losses: dict[Chosen, tuple[int, Values]] = {}
+        """By alternatives that are chosen: the position in the log `table.touched` at which the losses by row were last
+        updated, and the losses."""
+        self._choices: dict[Chosen, int] = {}
+        """By alternatives that are chosen: their number."""
+        self._choice: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        """By row of the nodes: the number of the alternatives that are chosen there, or _NOT_CHOSEN."""
+        self._chosen = -1
+        """The position in the log `table.touched` up to which `_choice` is up to date."""
 
     @property
     def nbytes(self) -> int:
         """Bytes of the kept answers, about."""
-        return self.pod.nbytes + _ROW_BYTES * len(self._codes) + self._losses.nbytes
+        losses = sum(each.nbytes for _, each in self._losses.values())
+        return self.pod.nbytes + _ROW_BYTES * len(self._codes) + self._choice.nbytes + losses
 
     def codes(self, nodes: NodeView) -> CodeColumn:
         """By node of the view: 0 where all claims get devices, else a code. Call `refresh` and `search` before."""
@@ -82,18 +94,52 @@ class Question:
         """By node of the view: for how many pods the node has devices, by counting; -1 where counting cannot tell."""
         return np.array(self._room[nodes.index])
 
-    def losses(self, nodes: NodeView) -> Values:
-        """By node of the view: the estimated loss if the node gives its devices; right for nodes that have them."""
+    def losses(self, nodes: NodeView, chosen: Chosen = frozenset()) -> Values:
+        """By node of the view: the estimated loss if the node gives its devices; right for nodes that have them.
+
+        `chosen` has the alternatives that requests get; of other requests the first ones count.
+        """
         size, touched = len(nodes.whole), self._table.touched
-        if touched.position != self._weighed or size != len(self._losses):
-            is_kept = self._weighed >= 0 and size == len(self._losses)
-            changed = touched.since(self._weighed, max(64, size // 4)) if is_kept else None
+        position, losses = self._losses.get(chosen, (-1, np.zeros(0)))
+        if touched.position != position or size != len(losses):
+            is_kept = position >= 0 and size == len(losses)
+            changed = touched.since(position, max(64, size // 4)) if is_kept else None
             if changed is None:
-                self._losses = self.pod.weighed(size)
+                losses = self.pod.weighed(size, None, chosen)
             elif len(rows := changed[0][changed[0] < size]):
-                self._losses[rows] = self.pod.weighed(size, rows)
-            self._weighed = touched.position
-        return np.array(self._losses[nodes.index])
+                losses[rows] = self.pod.weighed(size, rows, chosen)
+            if len(self._losses) >= _MOST_CHOICES:
+                self._losses.clear()
+            self._losses[chosen] = touched.position, losses
+        return np.array(losses[nodes.index])
+
+    def choices(self, nodes: NodeView, places: Rows) -> list[tuple[Chosen, Rows]]:
+        """Which alternatives the claims get on the nodes at these places of the view, each set of alternatives with the
+        places of nodes. The nodes have the devices; those for which no time is left are left out.
+        """
+        self._refresh_choices(len(nodes.whole))
+        rows = nodes.rows[places]
+        unknown = rows[self._choice[rows] == _NOT_CHOSEN]
+        with suppress(DeadlineExceeded):
+            for chosen, at in self.pod.choices(len(nodes.whole), unknown) if len(unknown) else ():
+                self._choice[unknown[at]] = self._choices.setdefault(chosen, len(self._choices))
+        numbers = self._choice[rows]
+        named = {number: chosen for chosen, number in self._choices.items()}
+        return [(named[number], places[numbers == number]) for number in np.unique(numbers[numbers >= 0]).tolist()]
+
+    def _refresh_choices(self, size: int) -> None:
+        """Forget the choices on nodes for which something has changed."""
+        touched, known = self._table.touched, len(self._choice)
+        if touched.position == self._chosen and size == known:
+            return
+        rows = _changed(touched, self._chosen, known, size)
+        if rows is None or len(self._choices) > _MOST_CHOICES:
+            self._choices.clear()
+            self._choice = np.full(size, _NOT_CHOSEN, dtype=np.int32)
+        else:
+            self._choice = np.concatenate([self._choice, np.zeros(size - known, dtype=np.int32)])
+            self._choice[rows] = _NOT_CHOSEN
+        self._chosen = touched.position
 
     def wanted(self) -> tuple[int, int]:
         """How many GPUs the claims ask for, and how many thousandths of each GPU: see `units`."""

@@ -121,6 +121,10 @@ class RowColumn(Generic[T]):
         if row < len(self._cells):
             self._cells[row] = value
 
+    def forget(self) -> None:
+        """Evaluate all rows again when the column is next read."""
+        self._position = -1
+
     @property
     def nbytes(self) -> int:
         """Bytes of the cells."""

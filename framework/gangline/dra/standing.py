@@ -5,7 +5,7 @@ A claim that takes devices, or gives them back, changes only the rows of these d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -25,6 +25,8 @@ TAKEN = 1
 """A state: a claim has the device for itself, or somebody without a claim has it."""
 IN_USE = 2
 """A state: shares consume capacities of the device."""
+_MOST_AMOUNTS = 65_536
+"""Different amounts that shares consume of a device; with more, they are numbered anew."""
 Left = dict[tuple[str, str], int]
 """By names of counter set and counter: the thousandths that are left."""
 
@@ -44,6 +46,16 @@ class Standing:
             table.rows, np.uint8, lambda rows: [self._state(table.ids[row]) for row in rows.tolist()]
         )
 
+        self._amounts: dict[Hashable, int] = {}
+        """By capacities and amounts that shares consume: a number."""
+        self._consumed: RowColumn[np.int32] = RowColumn(
+            table.rows, np.int32, lambda rows: [self._number(table.ids[row]) for row in rows.tolist()]
+        )
+
+    def _number(self, device: DeviceId) -> int:
+        consumed = self.usage.consumed.get(device)
+        return self._amounts.setdefault(tuple(sorted(consumed.items())), len(self._amounts) + 1) if consumed else 0
+
     def _state(self, device: DeviceId) -> int:
         usage = self.usage
         return TAKEN * (device in usage.taken or device in usage.closed) | IN_USE * (device in usage.consumed)
@@ -52,6 +64,11 @@ class Standing:
     def states(self) -> NDArray[np.uint8]:
         """By row: the states TAKEN and IN_USE of the device, as flags; 0 for a free device."""
         return self._states.values
+
+    @property
+    def consumed(self) -> NDArray[np.int32]:
+        """By row: a number for the amounts that shares consume of the device; equal numbers mean equal amounts."""
+        return self._consumed.values
 
     @property
     def taken(self) -> BoolColumn:
@@ -74,6 +91,9 @@ class Standing:
 
     def _count(self, results: Sequence[AllocatedDevice], sign: int, log: Changes) -> None:
         usage = self.usage
+        if len(self._amounts) > _MOST_AMOUNTS:
+            self._amounts.clear()
+            self._consumed.forget()
         before = {device: usage.is_used(device) for device in _devices(results)} if self._has_left else {}
         for device in usage.add(results) if sign > 0 else usage.remove(results):
             self._note(device, log)
@@ -87,10 +107,11 @@ class Standing:
         self._note(device, log)
 
     def _note(self, device: DeviceId, log: Changes) -> None:
-        """The state of a device has changed."""
+        """The state of a device has changed, or what shares consume of it."""
         table = self.table
         for row in table.index.get(device, ()):
             self._states[row] = self._state(device)
+            self._consumed[row] = self._number(device)
             node = table.node_of(row)
             if node >= 0 and not table.traits_of(row) & CONSUMES:
                 table.touched.note(node, PODS)

@@ -125,6 +125,11 @@ class SliceTable:
         """Whether so much has changed that a new table is better: numbers of values that nobody has any more remain."""
         return self.rows.turnover > _WEAR + 8 * (self.rows.size - self._free.number)
 
+    @property
+    def waiting(self) -> int:
+        """How many pools have changed since the table was last settled."""
+        return len(self._dirty)
+
     # What changes
 
     def put(self, each: ResourceSlice) -> int:
@@ -326,6 +331,11 @@ class SliceTable:
     def wide_pools(self) -> Iterable[PlacedPool]:
         """Pools with devices that several nodes may use."""
         return self._placed.wide
+
+    @property
+    def unusable_pools(self) -> Iterable[PlacedPool]:
+        """Incomplete and invalid pools."""
+        return self._placed.unusable
 
     def wide_pools_of(self, nodes: Sequence[int]) -> list[PlacedPool]:
         """As `wide_pools`, for some nodes alone."""

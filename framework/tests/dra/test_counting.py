@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+import msgspec
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.dra.counting import FITS, NONE, OPEN, UNKNOWN
-from gangline.model.resource_claims import ResourceClaim
+from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
 from gangline.model.resource_slices import ResourceSlice
 
 from .offers import GPU, allocated, ask, claim, device, exactly, offer
@@ -26,8 +27,10 @@ def consuming(random: Random) -> list[dict[str, Any]]:
 
 
 def some_slices(random: Random) -> list[ResourceSlice]:
-    """A pool for most nodes, sometimes of parts, and sometimes one that several nodes share."""
-    slices = []
+    """A pool for most nodes, sometimes of parts or of devices that several claims may have, sometimes incomplete. And
+    sometimes one that several nodes share.
+    """
+    slices, shareable = [], random.choice([0, 0, 0, 0.3])
     for node in NODES:
         devices: list[dict[str, Any]] = []
         has_counters = random.random() < 0.4
@@ -35,13 +38,15 @@ def some_slices(random: Random) -> list[ResourceSlice]:
             fields: dict[str, Any] = {
                 "attributes": {key: random.choice("xy") for key in ("model", "root") if random.random() < 0.9}
             }
-            if random.random() < 0.03:
-                fields["allowMultipleAllocations"] = True
+            if random.random() < shareable:
+                fields |= {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "4"}}}
             if has_counters and random.random() < 0.8:
                 fields["consumesCounters"] = consuming(random)
             devices.append(device(f"d{i}", **fields))
         driver = random.choice([GPU, GPU, "nic.example.com"])
         pool: dict[str, Any] = {"pool": f"pool-{node}", "nodeName": node, "driver": driver, "slices": 1 + has_counters}
+        if random.random() < 0.05:
+            pool["slices"] += 1
         slices.append(offer(f"s-{node}", devices, **pool))
         if has_counters:
             amounts = {name: {"value": str(random.randint(1, 5))} for name in ("memory", "slots")}
@@ -53,38 +58,62 @@ def some_slices(random: Random) -> list[ResourceSlice]:
 
 
 def some_request(random: Random) -> dict[str, Any]:
-    """A number of devices of a class, most often of all drivers or models."""
-    expressions = random.choice([[], [], ["model=x"], ["driver=nic.example.com"]])
-    selectors = [{"cel": {"expression": each}} for each in expressions]
-    return exactly(random.randint(0, 3), random.choice(["gpu", "any"]), selectors=selectors)
+    """Devices of a class, most often of all drivers or models: a number or all, sometimes with admin access, sometimes
+    a part of their memory.
+    """
+    expressions = random.choice([[], [], ["model=x"], ["root=x"], ["driver=nic.example.com"]])
+    fields: dict[str, Any] = {"selectors": [{"cel": {"expression": each}} for each in expressions]}
+    if random.random() < 0.1:
+        fields["adminAccess"] = True
+    if random.random() < 0.1:
+        fields["capacity"] = {"requests": {"memory": random.choice("12")}}
+    if random.random() < 0.15:
+        return {"deviceClassName": random.choice(["gpu", "any"]), "allocationMode": "All", **fields}
+    return exactly(random.choice([0, 1, 1, 1, 2, 3]), random.choice(["gpu", "any"]), **fields)
+
+
+def some_constraint(random: Random, names: list[str]) -> dict[str, Any]:
+    kind = random.choice(["matchAttribute", "matchAttribute", "distinctAttribute"])
+    return {kind: f"{GPU}/{random.choice(['root', 'model'])}", "requests": names}
 
 
 def some_claims(random: Random) -> list[ResourceClaim]:
-    """One or two claims, some with alternatives, some with a constraint over all of their requests."""
+    """One or two claims, some with alternatives, some with constraints, most often over all of their requests."""
     requests = []
-    for _ in range(random.randint(1, 2)):
+    for _ in range(random.randint(1, 3)):
         ways = [{"name": name, **some_request(random)} for name in "uvw"[: random.randint(1, 3)]]
-        requests.append({"firstAvailable": ways} if random.random() < 0.4 else some_request(random))
-    names = random.choice([[], [f"r{number}" for number in range(len(requests))], ["r0"]])
-    constraints = [{"matchAttribute": f"{GPU}/root", "requests": names}] if random.random() < 0.4 else []
-    return [claim(*requests, constraints=constraints), *([claim(exactly())] if random.random() < 0.2 else [])]
+        requests.append({"firstAvailable": ways} if random.random() < 0.25 else some_request(random))
+    names = random.choice([[], [], [f"r{number}" for number in range(len(requests))], ["r0"]])
+    constraints = [some_constraint(random, names) for _ in range(random.choice([0, 0, 1, 1, 2]))]
+    other = [claim(some_request(random))] if random.random() < 0.2 else []
+    return [claim(*requests, constraints=constraints), *other]
 
 
-@given(st.randoms(use_true_random=False))
-def test_counted_nodes_have_what_the_search_finds(random: Random) -> None:
-    slices = some_slices(random)
-    taken = [
-        allocated(each.name, pool=slice_.spec.pool.name)
+def some_taken(random: Random, slices: list[ResourceSlice]) -> list[ResourceClaim]:
+    """Claims that have about a third of the devices; of those that several claims may have, they have parts."""
+    share = {"shareID": "x", "consumedCapacity": {"memory": random.choice("234")}}
+    return [
+        allocated(
+            each.name,
+            pool=slice_.spec.pool.name,
+            driver=slice_.spec.driver,
+            **(share if each.allow_multiple_allocations or random.random() < 0.05 else {}),
+        )
         for slice_ in slices
         for each in slice_.spec.devices
         if random.random() < 0.3
     ]
-    claims = some_claims(random)
+
+
+@given(st.randoms(use_true_random=False))
+def test_counted_nodes_have_what_the_search_finds(random: Random) -> None:
+    slices, claims = some_slices(random), some_claims(random)
+    taken = some_taken(random, slices)
 
     pod, bare = ask(slices, claims, taken, NODES), ask(slices, claims, [], NODES)
 
     for outcomes, searched in (
-        (pod.everywhere(len(NODES)), pod),
+        (pod.counted(len(NODES)).outcomes, pod),
         (pod.counted(len(NODES), None, True).outcomes, bare),
         (pod.counted(len(NODES), np.arange(2)).outcomes, pod),
     ):
@@ -118,6 +147,12 @@ def test_the_alternatives_that_nodes_choose_are_those_that_the_search_finds(rand
             }
 
 
+def taken_by(allocation: ResourceClaimAllocation) -> ResourceClaim:
+    """A claim that has this allocation."""
+    status = {"allocation": msgspec.to_builtins(allocation)}
+    return msgspec.convert({"metadata": {"name": "t", "namespace": "default"}, "status": status}, ResourceClaim)
+
+
 @given(st.randoms(use_true_random=False))
 def test_a_node_has_the_devices_no_more_often_than_its_room_says(random: Random) -> None:
     slices, claims = some_slices(random), some_claims(random)
@@ -127,11 +162,7 @@ def test_a_node_has_the_devices_no_more_often_than_its_room_says(random: Random)
         times, taken = 0, list[ResourceClaim]()
         while times < 7 and (given := ask(slices, claims, taken, NODES).on(row, node).allocations):
             times += 1
-            taken += [
-                allocated(result.device, pool=result.pool, driver=result.driver)
-                for each in given
-                for result in each.devices.results
-            ]
+            taken += [taken_by(each) for each in given]
         if counted.outcomes[row] != OPEN and counted.room[row] != UNKNOWN:
             assert times <= counted.room[row]
 
@@ -152,8 +183,8 @@ def test_usual_claims_are_counted_on_every_node() -> None:
     one = ask(slices, [claim(exactly())], taken, NODES)
     pair = ask(slices, [claim(exactly(2), constraints=same)], taken, NODES)
 
-    assert one.everywhere(len(NODES)).tolist() == [FITS, FITS, FITS, FITS]
-    assert pair.everywhere(len(NODES)).tolist() == [FITS, NONE, NONE, FITS]
+    assert one.counted(len(NODES)).outcomes.tolist() == [FITS, FITS, FITS, FITS]
+    assert pair.counted(len(NODES)).outcomes.tolist() == [FITS, NONE, NONE, FITS]
 
 
 def consumer(name: str, amount: str) -> dict[str, Any]:
@@ -178,9 +209,9 @@ def test_a_part_and_alternatives_are_counted_and_several_parts_are_searched() ->
 
     one, first, two = (ask(slices, [claim(each)], taken, NODES) for each in (exactly(), either, exactly(2)))
 
-    assert one.everywhere(len(NODES)).tolist() == [FITS, NONE, NONE, FITS]
-    assert first.everywhere(len(NODES)).tolist() == [FITS, NONE, NONE, FITS]
-    assert two.everywhere(len(NODES)).tolist() == [OPEN, NONE, NONE, NONE]
+    assert one.counted(len(NODES)).outcomes.tolist() == [FITS, NONE, NONE, FITS]
+    assert first.counted(len(NODES)).outcomes.tolist() == [FITS, NONE, NONE, FITS]
+    assert two.counted(len(NODES)).outcomes.tolist() == [OPEN, NONE, NONE, NONE]
 
 
 def test_a_failing_selector_of_any_alternative_leaves_the_node_to_the_search() -> None:
@@ -190,7 +221,7 @@ def test_a_failing_selector_of_any_alternative_leaves_the_node_to_the_search() -
 
     pod = ask(slices, [claim(either)], None, NODES)
 
-    assert pod.everywhere(len(NODES)).tolist() == [OPEN] * len(NODES)
+    assert pod.counted(len(NODES)).outcomes.tolist() == [OPEN] * len(NODES)
 
 
 def test_alternatives_after_a_request_that_shares_a_constraint_are_those_that_the_search_finds() -> None:
@@ -215,4 +246,4 @@ def test_a_device_that_consumes_less_than_nothing_leaves_the_node_to_the_search(
     for number in (1, 2):
         pod = ask(slices, [claim(exactly(number))], None, NODES)
         assert pod.on(0, "a").allocations is not None
-        assert pod.everywhere(len(NODES)).tolist() == [OPEN] * len(NODES)
+        assert pod.counted(len(NODES)).outcomes.tolist() == [OPEN] * len(NODES)

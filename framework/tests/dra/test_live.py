@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from random import Random
 from typing import Any
@@ -29,12 +30,15 @@ from gangline.dra import (
 )
 from gangline.dra import kept as kept_module
 from gangline.dra import table as table_module
+from gangline.dra.asked import Asked
 from gangline.dra.live import NO_DEVICES, Devices
+from gangline.dra.preparing import MOST_WAITING
 from gangline.dra.questions import FEW_DEVICES, FIRST_TEXT, GAVE_UP
 from gangline.dra.solving import Solver
 from gangline.errors import DeadlineExceeded
 from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
 from gangline.model.resource_slices import DeviceClass, ResourceSlice
+from gangline.state.node_view import NodeView
 from gangline.testing import cluster, make_node
 
 from .offers import GPU, claim, device, exactly, offer
@@ -45,8 +49,8 @@ PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 X = {"cel": {"expression": f'device.attributes["{GPU}"].model == "x"'}}
 """Fails where a device says nothing of its model."""
 CAREFUL = {"cel": {"expression": f'device.attributes["{GPU}"].?model.orValue("") == "x"'}}
-TWICE = [{"matchAttribute": ROOT}, {"matchAttribute": ROOT}]
-"""Two constraints: counting cannot tell."""
+UNCOUNTED = [{"matchAttribute": ROOT}, {"distinctAttribute": f"{GPU}/id"}]
+"""Only a search can tell which nodes have devices for them."""
 EVERY = {"deviceClassName": "gpu", "allocationMode": "All"}
 CLAIMS: list[list[ResourceClaim]] = [
     [claim(exactly())],
@@ -234,6 +238,7 @@ class World:
                 best = self.devices.allocate(asked, claims, row, "best")
                 assert plain(best.allocations) == plain(pod.on(row, names[row], order="best").allocations)
             self.check_room(index, fresh)
+            self.check_choices(index, fresh)
             self.check_hope(index, untouched)
 
     def check_hope(self, index: int, untouched: Allocator) -> None:
@@ -245,6 +250,20 @@ class World:
         for row, hope in zip(lacking, may_have.tolist(), strict=True):
             assert hope or pod.on(row, nodes.names[row]).allocations is None
             assert not hope or self.taken
+
+    def check_choices(self, index: int, fresh: Allocator) -> None:
+        """The alternatives that nodes choose, and what is lost with them."""
+        nodes, claims = self.cache.nodes.view(), CLAIMS[index]
+        asked, pod = self.devices.asked(claims), fresh.ask(claims)
+        rows = np.array([row for row, name in enumerate(nodes.names) if name and not self.kept[index][row]])
+        if not len(rows):
+            return
+        expected = {row: names for names, at in pod.choices(len(nodes.whole), rows) for row in rows[at].tolist()}
+        chosen = dict(self.devices.choices(asked, nodes))
+        assert {row: names for names, places in chosen.items() for row in nodes.rows[places].tolist()} == expected
+        for names, places in chosen.items():
+            lost = self.devices.losses(asked, nodes, names)[places]
+            assert np.array_equal(lost, pod.weighed(len(nodes.whole), None, names)[nodes.rows[places]])
 
     def check_room(self, index: int, fresh: Allocator) -> None:
         """Room is no less than the number of such pods that get devices one after the other."""
@@ -267,6 +286,14 @@ class World:
         self.position, self.of_nodes = self.devices.changes.position, self.cache.nodes.changes.position
         every = np.unique(np.concatenate(found))
         return every[every < size]
+
+
+class Prepared(World):
+    """Devices that expect to be weighed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.devices.expect_weighing()
 
 
 def plain(allocations: tuple[ResourceClaimAllocation, ...] | None) -> Any:
@@ -297,8 +324,11 @@ def test_answers_are_those_of_a_fresh_allocator(steps: list[str], seed: int) -> 
 @settings(max_examples=settings().max_examples * 3 // 10, phases=PHASES)
 @given(STEPS, st.integers(0, 2**32))
 def test_answers_do_not_depend_on_what_is_kept(steps: list[str], seed: int) -> None:
-    """Caches without room keep the newest entry alone; a table that wears out soon is made anew now and then."""
+    """Caches without room keep the newest entry alone; a table that wears out soon is made anew now and then. All that
+    can be made beforehand is.
+    """
     bounds = [
+        (kept_module, "MOST_WAITING"),
         (kept_module, "_MOST_BYTES"),
         (kept_module, "_MOST_SPEC_BYTES"),
         (properties, "_MOST_BYTES"),
@@ -310,7 +340,7 @@ def test_answers_do_not_depend_on_what_is_kept(steps: list[str], seed: int) -> N
     with ExitStack() as stack:
         for module, name in bounds:
             stack.enter_context(patch.object(module, name, 0))
-        go_through(steps, seed)
+        go_through(steps, seed, Prepared)
 
 
 def go_through(steps: list[str], seed: int, made: type[World] = World) -> None:
@@ -357,14 +387,14 @@ def test_a_refusal_is_told_in_the_words_of_kube_scheduler() -> None:
 
 def test_a_node_on_which_the_search_is_given_up_is_rejected_and_another_serves() -> None:
     """Of the devices of `a` the last two agree; `b` has the two alone."""
-    few = [device(f"d{i}", attributes={"root": root}) for i, root in enumerate("xx")]
-    many = [device(f"d{i}", attributes={"root": root}) for i, root in enumerate("abcdefghijkxx")]
+    few = [device(f"d{i}", attributes={"root": root, "id": f"{i}"}) for i, root in enumerate("xx")]
+    many = [device(f"d{i}", attributes={"root": root, "id": f"{i}"}) for i, root in enumerate("abcdefghijkxx")]
     view = cluster([make_node(name) for name in "ab"]).nodes.view()
     devices = Devices(lambda: view, Solver(most_steps=20))
     devices.class_changed(None, device_class())
     for name, some in (("a", many), ("b", few)):
         devices.slice_changed(None, offer(f"s-{name}", some, pool=name, nodeName=name))
-    claims = [claim(exactly(2), constraints=TWICE)]
+    claims = [claim(exactly(2), constraints=UNCOUNTED)]
     asked = devices.asked(claims)
 
     codes = devices.codes(asked, view).tolist()
@@ -403,17 +433,22 @@ def test_room_is_how_many_such_claims_have_devices() -> None:
     assert room(claim(exactly(2)), claim(exactly())) == 2
     assert room(claim(exactly(2), constraints=[{"matchAttribute": ROOT}])) == 3
     assert room(claim(exactly(3), constraints=[{"matchAttribute": ROOT}])) == 1
-    assert room(claim(exactly(2), constraints=TWICE)) == 3
+    assert room(claim(exactly(2), constraints=UNCOUNTED)) == 3
     assert room(claim({"firstAvailable": [{"name": "two", **exactly(2)}]})) is None
+
+
+def linked(number: int) -> dict[str, Any]:
+    """A device of the root x, with a number of its own."""
+    return device(f"d{number}", attributes={"root": "x", "id": f"{number}"})
 
 
 def test_what_is_searched_before_the_deadline_is_not_searched_again() -> None:
     slices = [
-        offer(f"s-{node}", [device(f"d{i}", attributes={"root": "x"}) for i in range(count)], pool=node, nodeName=node)
+        offer(f"s-{node}", [linked(i) for i in range(count)], pool=node, nodeName=node)
         for count, node in enumerate(NODES)
     ]
     devices, nodes = live(slices, NODES)
-    asked = devices.asked([claim(exactly(2), constraints=TWICE)])
+    asked = devices.asked([claim(exactly(2), constraints=UNCOUNTED)])
     times = iter(range(100))
 
     with pytest.raises(DeadlineExceeded):
@@ -439,11 +474,12 @@ def test_selectors_that_take_long_end_with_the_deadline_and_go_on_where_they_end
     devices, nodes = live(UNLIKE, NODES)
     asked = devices.asked([claim(exactly(selectors=[LAST]))])
 
-    for looks in (2.5, 1.5, 1.5):  # the first look is before the expression is compiled
+    for looks in (3.5, 2.5, 2.5):  # the first look is before the request, and one before the expression is compiled
         with pytest.raises(DeadlineExceeded):
             devices.codes(asked, nodes, stepping(looks))  # each evaluates one of four kinds
 
-    assert devices.codes(asked, nodes, stepping(1.5)).tolist()[: len(NODES)] == [FEW_DEVICES] * 3 + [0]
+    codes = devices.codes(asked, nodes, stepping(3.5))  # the last look is before nodes are counted
+    assert codes.tolist()[: len(NODES)] == [FEW_DEVICES] * 3 + [0]
 
 
 def test_gpus_and_supply_are_counted_within_a_deadline_too() -> None:
@@ -528,10 +564,10 @@ _REFUSAL = allocator.PodAllocator.refusal
 
 
 def test_questions_about_one_node_do_not_search_the_others() -> None:
-    offered = [device(f"d{i}", attributes={"root": "x"}) for i in range(3)]
+    offered = [linked(i) for i in range(3)]
     slices = [offer(f"s-{node}", offered, pool=node, nodeName=node) for node in NODES]
     devices, nodes = live(slices, NODES)
-    asked = devices.asked([claim(exactly(2), constraints=TWICE)])
+    asked = devices.asked([claim(exactly(2), constraints=UNCOUNTED)])
     devices.codes(asked, nodes)
     allocations = devices.allocate(asked, CLAIMS[1], 2).allocations
     assert allocations is not None
@@ -559,6 +595,52 @@ def test_alternatives_are_chosen_for_all_nodes_without_a_search() -> None:
         chosen = {names: places.tolist() for names, places in devices.choices(asked, view)}
 
     assert chosen == {frozenset({(0, "r0/two")}): [2, 3, 4], frozenset({(0, "r0/one")}): [1]}
+
+
+@pytest.mark.parametrize("ask", [Devices.codes, Devices.losses, Devices.choices])
+def test_answers_to_questions_count_where_memory_is_bounded(ask: Callable[[Devices, Asked, NodeView], object]) -> None:
+    with patch.object(kept_module, "_MOST_BYTES", 1):
+        devices, nodes = live([offer("s", [device("d0")])])
+    first, second = (devices.asked([claim(exactly(count))]) for count in (1, 2))
+
+    ask(devices, first, nodes)
+    ask(devices, second, nodes)
+    with patch.object(allocator.Allocator, "ask", autospec=True, side_effect=allocator.Allocator.ask) as again:
+        ask(devices, first, nodes)
+
+    assert again.call_count == 1  # there was room for one of them
+
+
+def test_most_slices_are_worked_out_before_a_question_asks() -> None:
+    nodes = [f"n{number}" for number in range(100)]
+    view = cluster([make_node(name) for name in nodes]).nodes.view()
+    judged: list[str] = []
+
+    class Judging:
+        """A selector that notes which devices it is asked about."""
+
+        reads = None
+
+        def __init__(self, expression: str) -> None:
+            pass
+
+        def __call__(self, of: Mapping[str, Any]) -> bool:
+            judged.append(of["attributes"]["node"]["string"])
+            return True
+
+    with patch.object(kept_module, "compile_selector", Judging):
+        devices = Devices(lambda: view)
+    devices.class_changed(None, device_class("x"))
+
+    for name in nodes:
+        devices.slice_changed(
+            None, offer(f"s-{name}", [device("d0", attributes={"node": name})], pool=name, nodeName=name)
+        )
+    before = len(judged)
+    codes = devices.codes(devices.asked(CLAIMS[0]), view)
+
+    assert not codes.any() and sorted(judged) == sorted(nodes)
+    assert before >= len(nodes) - MOST_WAITING - 1
 
 
 def test_objects_that_are_written_again_without_a_change_are_no_change() -> None:

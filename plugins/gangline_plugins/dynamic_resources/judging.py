@@ -155,14 +155,8 @@ class Judge:
             found = self._devices.choices(self._devices.asked(claims), nodes, within)
         except InvalidObject:
             return  # these nodes have been rejected
-        by_choice: dict[Chosen, list[NDArray[np.int64]]] = {}
         for chosen, places in found:
-            by_choice.setdefault(chosen, []).append(places)
-        for chosen, each in by_choice.items():
-            places = np.concatenate(each)
-            if mask is not None:
-                places = places[mask[places]]
-            yield chosen, places
+            yield chosen, places if mask is None else places[mask[places]]
 
     def _judge(
         self, need: Need, place: int, claims: Claims, nodes: NodeView, within: Deadline | None

@@ -114,6 +114,8 @@ class DynamicResources:
         handle.state.shared(ClaimProfiles).add(handle.profile, handle.state)
         self._order = args.allocation_order
         self._shared = SharedClaims(self._ledger, self._needs, self._order)
+        if args.allocation_order == BEST:
+            self._devices.expect_weighing()
         self._ledger.orders.add(handle.profile, args.allocation_order, handle.state)
         self._filter_timeout = float(args.filter_timeout)
         TwoMasters(handle)

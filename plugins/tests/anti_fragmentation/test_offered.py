@@ -61,12 +61,13 @@ def runtime_of(cache: Cache) -> Runtime:
     return make_profiles(json.dumps(document), FakeHandle(cache))["default-scheduler"]
 
 
-def claiming(cache: Cache, name: str, gpus: int, cpu: int = 4, share: int = 0) -> PodInfo:
-    """A pod with a claim for so many GPUs, or so many thousandths of each."""
+def claiming(cache: Cache, name: str, gpus: int, cpu: int = 4, share: int = 0, *expressions: str) -> PodInfo:
+    """A pod with a claim for so many GPUs, or so many thousandths of each, that these expressions select."""
     owner = model.OwnerReference("Pod", name, name, "v1", controller=True)
     metadata = model.ObjectMeta(name, "default", f"claim-{name}", owner_references=[owner])
     capacity = model.CapacityRequirements({"share": f"{share}"}) if share else None
-    exactly = model.ExactDeviceRequest("gpu", allocation_mode="ExactCount", count=gpus, capacity=capacity)
+    selectors = [model.DeviceSelector(model.CelDeviceSelector(each)) for each in expressions]
+    exactly = model.ExactDeviceRequest("gpu", selectors, "ExactCount", gpus, capacity=capacity)
     spec = model.ResourceClaimSpec(model.DeviceClaim([model.DeviceRequest("gpu", exactly)]))
     cache.store(resources.RESOURCE_CLAIMS).upsert(model.ResourceClaim(metadata, spec))
     return cache.record(make_pod(name, cpu=cpu, resource_claims=[model.PodResourceClaim("gpu", name)]))
@@ -132,10 +133,7 @@ def test_a_pod_whose_selectors_take_longer_than_there_is_time_counts_as_one_with
     seconds: float, wanted: tuple[int, int]
 ) -> None:
     cache = offering(1)
-    selector = model.DeviceSelector(model.CelDeviceSelector('device.driver == "gpu.example.com"'))
-    cache.store(resources.DEVICE_CLASSES).upsert(
-        model.DeviceClass(model.ObjectMeta("gpu"), model.DeviceClassSpec([selector]))
-    )
     handle = FakeHandle(cache)
 
-    assert OfferedGpus(handle, seconds).wanted(claiming(cache, "p", 2)) == wanted
+    pod = claiming(cache, "p", 2, 4, 0, 'device.driver == "gpu.example.com"')
+    assert OfferedGpus(handle, seconds).wanted(pod) == wanted

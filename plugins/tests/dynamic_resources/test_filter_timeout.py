@@ -17,7 +17,7 @@ NODES = 3
 def test_a_search_takes_no_longer_than_the_argument_says(timeout: float, ends: bool) -> None:
     cache = cluster([make_node(f"n{number}") for number in range(NODES)])
     cache.store(resources.DEVICE_CLASSES).upsert(model.DeviceClass(model.ObjectMeta("gpu"), model.DeviceClassSpec()))
-    for number in range(NODES):  # counting cannot answer two constraints: each node is searched
+    for number in range(NODES):  # counting cannot answer constraints about different requests: nodes are searched
         devices = [
             model.Device(f"d{each}", attributes={"half": model.DeviceAttribute(string=f"{number}-{each // 2}")})
             for each in range(4 + number)
@@ -28,7 +28,9 @@ def test_a_search_takes_no_longer_than_the_argument_says(timeout: float, ends: b
         cache.store(resources.RESOURCE_SLICES).upsert(model.ResourceSlice(model.ObjectMeta(f"s{number}"), made))
     request = model.ExactDeviceRequest("gpu", allocation_mode="ExactCount", count=1)
     wanted = spec(model.DeviceRequest("left", request), model.DeviceRequest("right", request))
-    wanted.devices.constraints = [model.DeviceConstraint(match_attribute=f"{DRIVER}/half") for _ in range(2)]
+    wanted.devices.constraints = [
+        model.DeviceConstraint(match_attribute=f"{DRIVER}/half", requests=names) for names in ([], ["left"])
+    ]
     cache.store(resources.RESOURCE_CLAIMS).upsert(
         model.ResourceClaim(model.ObjectMeta("c", "default", uid="c"), wanted)
     )
