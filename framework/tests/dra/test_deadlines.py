@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -63,7 +64,7 @@ def partitions() -> list[ResourceSlice]:
     for number, node in enumerate(NODES):
         counters = [{"name": "c", "counters": {"memory": {"value": str(100 + number)}}}]
         consumed = [{"counterSet": "c", "counters": {"memory": {"value": "7"}}}]
-        pool = {"pool": node, "nodeName": node, "slices": 2, "driver": "gpu.example.com"}
+        pool: dict[str, Any] = {"pool": node, "nodeName": node, "slices": 2, "driver": "gpu.example.com"}
         found.append(offer(f"t-{node}", [], sharedCounters=counters, **pool))
         found.append(offer(f"s-{node}", [device(f"d{i}", consumesCounters=consumed) for i in range(3)], **pool))
     return found
