@@ -207,7 +207,7 @@ async def test_the_configuration_of_leaves_is_found_in_kube_system_and_told_of_i
     ):
         path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
         told = await installed.api.wait_for(
-            path, lambda each: each["regarding"]["name"] == "topology-scheduler-config", 1
+            path, lambda each: each["regarding"].get("name") == "topology-scheduler-config", 1
         )
         assert told[0]["note"].startswith(note)
         await installed.api.delete(f"/api/v1/namespaces/{namespace}/configmaps/topology-scheduler-config")

@@ -122,7 +122,7 @@ def test_a_kubeconfig_that_cannot_be_used_ends_the_start_with_one_line(tmp_path:
 
     done = _run(tmp_path / "config.yaml", tmp_path / "kubeconfig")
 
-    assert done.returncode == 1
+    assert done.returncode == 4
     (line,) = done.stderr.splitlines()
     assert str(tmp_path / "kubeconfig") in line
 
