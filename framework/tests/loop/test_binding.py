@@ -392,6 +392,10 @@ async def test_a_binder_that_is_cancelled_ends_after_the_pre_binds_have_cleaned_
         name = "Locks"
 
         @hookimpl
+        def pre_bind_pre_flight(self) -> Status:
+            return SUCCESS
+
+        @hookimpl
         async def pre_bind(self) -> None:
             done.append("locked")
             try:
