@@ -10,7 +10,7 @@ Each side is told of every change of the other, also of trial placements and the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -21,6 +21,8 @@ _OWN, _PARENT = "uuid", "parentUUID"
 DeviceId = tuple[str, str, str]
 """Driver, pool and name."""
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+L = TypeVar("L", bound=Hashable)
 
 
 class ReportedUuids(NamedTuple):
@@ -101,12 +103,12 @@ class TwinGpus:
         """By slice: the UUIDs that its devices name."""
         self._by_uuid: dict[str, dict[tuple[str, DeviceId], Names]] = {}
         """By UUID: the devices that name it, by slice and device."""
-        self._uuids: dict[DeviceId, Names] = {}
-        """By device what it names, in the slice that came last."""
+        self._uuids: dict[DeviceId, dict[str, Names]] = {}
+        """By device what it names, by slice: a driver may offer it in a new slice before the old slice is deleted."""
         self._rows: dict[int, _Row] = {}
         """The nodes whose report names a GPU or an instance."""
-        self._row_of: dict[str, int] = {}
-        """By UUID: the row of the node that reports it."""
+        self._rows_of: dict[str, set[int]] = {}
+        """By UUID: the rows of the nodes that report it; more than one only if a report is wrong or out of date."""
         self._is_busy = False
         state.store(resources.RESOURCE_SLICES).subscribe(self)
 
@@ -134,7 +136,7 @@ class TwinGpus:
     @property
     def are_some(self) -> bool:
         """Whether there are such GPUs now, so that what one side frees may serve the other."""
-        return bool(self._gpus and self._offers) and not self._row_of.keys().isdisjoint(self._by_uuid)
+        return bool(self._gpus and self._offers) and not self._rows_of.keys().isdisjoint(self._by_uuid)
 
     def may_be_freed(self, pod: PodInfo, old: model.ResourceClaim | None, new: model.ResourceClaim | None) -> bool:
         """Whether a ResourceClaim has given back devices that may be such GPUs, for which the pod may wait."""
@@ -156,12 +158,12 @@ class TwinGpus:
         if before is not None:
             self._settle(row, {})
             for uuid in (*before.known.gpus, *before.known.instances):
-                if self._row_of.get(uuid) == row:
-                    del self._row_of[uuid]
+                _discard(self._rows_of, uuid, row)
             del self._rows[row]
         if known.gpus or known.instances:
             self._rows[row] = _Row(known)
-            self._row_of.update(dict.fromkeys((*known.gpus, *known.instances), row))
+            for uuid in (*known.gpus, *known.instances):
+                self._rows_of.setdefault(uuid, set()).add(row)
             self._compare((row,))
 
     def on_upsert(self, each: model.ResourceSlice) -> None:
@@ -182,16 +184,14 @@ class TwinGpus:
             return
         touched = {uuid for names in (*before.values(), *naming.values()) for uuid in names if uuid}
         for device, names in before.items():
-            self._uuids.pop(device, None)
+            _pop(self._uuids, device, name)
             for uuid in filter(None, dict.fromkeys(names)):
-                self._by_uuid[uuid].pop((name, device), None)
-                if not self._by_uuid[uuid]:
-                    del self._by_uuid[uuid]
+                _pop(self._by_uuid, uuid, (name, device))
         for device, names in naming.items():
-            self._uuids[device] = names
+            self._uuids.setdefault(device, {})[name] = names
             for uuid in filter(None, dict.fromkeys(names)):
                 self._by_uuid.setdefault(uuid, {})[name, device] = names
-        self._compare({self._row_of[uuid] for uuid in touched if uuid in self._row_of})
+        self._compare(self._reporting(touched))
 
     # What is given out
 
@@ -202,9 +202,13 @@ class TwinGpus:
 
     def claims_changed(self, devices: Iterable[DeviceId]) -> None:
         """Claims have got or given back these devices."""
-        if self._row_of and self._uuids:
-            named = [self._uuids[device] for device in devices if device in self._uuids]
-            self._compare({self._row_of[uuid] for names in named for uuid in names if uuid in self._row_of})
+        if self._rows_of and self._uuids:
+            named = [names for device in devices for names in self._uuids.get(device, {}).values()]
+            self._compare(self._reporting(uuid for names in named for uuid in names))
+
+    def _reporting(self, uuids: Iterable[str]) -> set[int]:
+        """The rows whose nodes report one of these UUIDs."""
+        return set[int]().union(*[self._rows_of.get(uuid, ()) for uuid in uuids])
 
     def _devices(self, row: int) -> dict[DeviceId, Names]:
         """The devices of slices that name something of a row's node."""
@@ -244,6 +248,22 @@ class TwinGpus:
             if device not in here.lent:
                 here.lent[device] = place
                 self._gpus[0].lend(_key(device), row, *place)
+
+
+def _discard(sets: dict[str, set[int]], key: str, value: int) -> None:
+    """Take a value from the set of a key; an empty set is deleted."""
+    found = sets.get(key, set())
+    found.discard(value)
+    if not found:
+        sets.pop(key, None)
+
+
+def _pop(maps: dict[K, dict[L, Names]], key: K, inner: L) -> None:
+    """Delete an entry of the map of a key; an empty map is deleted."""
+    found = maps.get(key, {})
+    found.pop(inner, None)
+    if not found:
+        maps.pop(key, None)
 
 
 def _key(device: DeviceId) -> str:

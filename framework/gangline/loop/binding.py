@@ -295,7 +295,9 @@ class Binder:
                 await self._expect(decision)
             return await working
         finally:
-            working.cancel()
+            if not working.done():
+                working.cancel()
+                await asyncio.wait([working])  # plugins clean up before the binder ends
 
     async def _after(self, decision: Decision) -> None:
         for failure in await decision.runtime.post_bind(decision.cycle, decision.pod, decision.node):

@@ -63,7 +63,9 @@ class Reporter:
         self._waiting_since: float | None = None
         self._failures = 0
         self._written_from: WeakSet[PodInfo] = WeakSet()
-        """The records of pods to which a condition was written since: they do not show it. The watch replaces them."""
+        """The records of pods to which a condition may have been written since: they do not show it. The watch replaces
+        them.
+        """
         self._recorded = asyncio.Event()
         """Something may wait to be written."""
         self._recorded.set()
@@ -153,6 +155,7 @@ class Reporter:
             return
         metadata = {"uid": condition.uid, "resourceVersion": pod.resource_version}
         patch = {"metadata": metadata, "status": _status_of(condition, pod, self._clock.now())}
+        self._written_from.add(pod)  # from now on: a write whose answer is late or lost may have succeeded
         try:
             await self._client.patch(
                 PODS,
@@ -162,7 +165,6 @@ class Reporter:
                 subresource="status",
                 kind=PatchKind.STRATEGIC,
             )
-            self._written_from.add(pod)
         except (Conflict, Unavailable, TooManyRequests) as error:
             self._recorder.restore(condition)
             await asyncio.sleep(IDLE if isinstance(error, Conflict) else PAUSE)
@@ -170,7 +172,7 @@ class Reporter:
                 raise
 
     def _is_seen(self, pod: PodInfo) -> bool:
-        """Whether the record of a pod shows the last condition that was written, or a later one."""
+        """Whether the record of a pod shows the last condition that was sent, or a later one."""
         return pod not in self._written_from
 
     async def _write_group_condition(self, condition: GroupCondition) -> None:
@@ -251,12 +253,12 @@ def _status_of_group(condition: GroupCondition, api_version: str, now: float) ->
 
 
 def _has(pod: PodInfo, condition: Condition) -> bool:
-    """Whether the status of a pod says this already."""
-    known = pod.conditions.get("PodScheduled")
+    """Whether the status of a pod says this already. A nomination that is taken back may be newer than the record."""
+    known, nominated = pod.conditions.get("PodScheduled"), condition.nominated_node_name
     return (
         known is not None
         and (known.status, known.reason, known.message) == ("False", condition.reason, condition.message)
-        and condition.nominated_node_name in (None, pod.nominated_in_status)
+        and (nominated is None or nominated == pod.nominated_in_status != "")
     )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from gangline.api.plugin import Clock
@@ -156,8 +156,8 @@ class EventRecorder:
         return may
 
     def condition(self, condition: Condition) -> None:
-        """Set the pod's condition."""
-        self._conditions[condition.uid] = condition
+        """Set the pod's condition. A change of the nomination that waits is written with it."""
+        self._conditions[condition.uid] = _with_nomination(condition, self._conditions.get(condition.uid))
         self._wake()
 
     def group_condition(self, condition: GroupCondition) -> None:
@@ -182,8 +182,10 @@ class EventRecorder:
         self._wake()
 
     def restore(self, condition: Condition) -> None:
-        """The condition could not be written: it waits again, unless there is a newer one."""
-        self._conditions.setdefault(condition.uid, condition)
+        """The condition could not be written: it waits again. If there is a newer one, that one is written, with the
+        nomination of this one unless it has its own.
+        """
+        self._conditions[condition.uid] = _with_nomination(self._conditions.get(condition.uid, condition), condition)
         self._wake()
 
     def forget(self, uid: str) -> None:
@@ -254,6 +256,13 @@ class EventRecorder:
         self._written[key] = (name, count)
         if len(self._written) > MOST_REMEMBERED:
             self._written.popitem(last=False)
+
+
+def _with_nomination(condition: Condition, before: Condition | None) -> Condition:
+    """The condition, with the nomination of the one before if it leaves the nomination unchanged."""
+    if before is None or condition.nominated_node_name is not None:
+        return condition
+    return replace(condition, nominated_node_name=before.nominated_node_name)
 
 
 def _group_key(condition: GroupCondition) -> str:

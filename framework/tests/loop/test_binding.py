@@ -21,7 +21,7 @@ from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
 from gangline.queueing.waiting import PodAtPermit
 from gangline.state.pods import PodInfo
-from gangline.status import Code
+from gangline.status import SUCCESS, Code
 from gangline.telemetry.metrics import Metrics
 from gangline.testing import FakeClock, FakeHandle, cluster, make_node, make_pod, make_runtime
 from gangline_plugins.default_binder import DefaultBinder
@@ -40,9 +40,9 @@ class Bench:
         self.told: dict[str, Status] = {}
         self.waiting = self.handle.waiting
         self.metrics = Metrics()
-        self.binder = Binder(self._listen, FakeClock(), self.metrics, concurrency)
+        self.binder = Binder(self.listen, FakeClock(), self.metrics, concurrency)
 
-    def _listen(self, decision: Decision, status: Status) -> None:
+    def listen(self, decision: Decision, status: Status) -> None:
         assert decision.pod.name not in self.told
         self.told[decision.pod.name] = status
 
@@ -258,7 +258,7 @@ class GroupBench(Bench):
     def __init__(self, *plugins: type[Any], concurrency: int = 64) -> None:
         super().__init__(*plugins)
         self.ends: list[tuple[list[str], bool]] = []
-        self.binder = Binder(self._listen, FakeClock(), self.metrics, concurrency, lambda _, s, b: self._end(s, b))
+        self.binder = Binder(self.listen, FakeClock(), self.metrics, concurrency, lambda _, s, b: self._end(s, b))
         pods = [CACHE.record(make_pod(name)) for name in ("p", "q")]
         self.unit = Unit(pods, 0.0, group="g")
         for pod in pods:
@@ -383,3 +383,35 @@ async def test_finishing_ends_what_is_bound_at_the_moment() -> None:
 async def test_finishing_without_work_ends_at_once() -> None:
     async with running(Bench(DefaultBinder)) as bench:
         await asyncio.wait_for(bench.binder.finish(), 5)
+
+
+async def test_a_binder_that_is_cancelled_ends_after_the_pre_binds_have_cleaned_up() -> None:
+    done: list[str] = []
+
+    class Locks:
+        name = "Locks"
+
+        @hookimpl
+        def pre_bind_pre_flight(self) -> Status:
+            return SUCCESS
+
+        @hookimpl
+        async def pre_bind(self) -> None:
+            done.append("locked")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                done.append("unlocked")
+
+    async def expect(decision: Decision) -> Status:
+        return SUCCESS
+
+    bench = Bench(Locks)
+    bench.binder = Binder(bench.listen, FakeClock(), bench.metrics, expect=expect)
+    async with running(bench):
+        bench.submit("p")
+        await until(lambda: done == ["locked"])
+
+    assert done == ["locked", "unlocked"]

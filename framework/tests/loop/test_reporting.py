@@ -158,8 +158,16 @@ def told(message: str = "no room", version: str = "7", nominated: str = "", stat
         (told(), replace(SAID, nominated_node_name="a")),
         (told(), replace(SAID, reason="SchedulerError")),
         (told(status="True"), SAID),
+        (told(), replace(SAID, nominated_node_name="")),
     ],
-    ids=["another message", "nomination taken back", "nomination", "another reason", "another status"],
+    ids=[
+        "another message",
+        "nomination taken back",
+        "nomination",
+        "another reason",
+        "another status",
+        "a nomination taken back that the record does not show yet",
+    ],
 )
 async def test_a_condition_that_is_new_to_a_pod_is_written(pod: PodInfo, said: Condition) -> None:
     desk = Desk()
@@ -193,6 +201,20 @@ async def test_a_condition_is_written_if_the_record_of_the_pod_is_older_than_the
     desk.recorder.condition(SAID)
     await desk.reporter.flush()
     assert len(desk.client.patches) == 2
+
+
+async def test_a_condition_is_written_if_it_is_unknown_whether_another_one_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gangline.loop.reporting.PAUSE", 0.0)
+    desk = Desk()
+    desk.still_waiting["uid-p"] = told("no room", "7")
+    desk.client.failures = [Unavailable(0, "", "no answer")]
+    desk.recorder.condition(replace(SAID, message="other"))
+    await desk.reporter.write_one()
+
+    desk.recorder.condition(SAID)
+    await desk.reporter.flush()
+
+    assert [_condition(patch)["message"] for _, _, patch in desk.client.patches] == ["no room"]
 
 
 async def test_the_time_of_the_transition_stays_while_a_pod_is_not_scheduled() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gangline.model import Event, TypedReference
@@ -253,3 +255,25 @@ def test_the_objects_that_were_warned_about_are_forgotten_in_the_end(monkeypatch
         events.event(pod(f"p-{n}"), "Warning", "InvalidPod", "wrong")
 
     assert len(events._warned) == 10
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "written"),
+    [("a", None, "a"), ("", None, ""), (None, None, None), ("a", "", ""), ("a", "b", "b"), (None, "b", "b")],
+)
+@pytest.mark.parametrize("failed", [False, True], ids=["waiting", "failed"])
+def test_a_newer_condition_keeps_the_nomination_that_still_has_to_be_written(
+    first: str | None, second: str | None, written: str | None, failed: bool
+) -> None:
+    events, _ = recorder()
+    older = Condition("default", "p", "uid-p", "Unschedulable", "one", first)
+    newer = Condition("default", "p", "uid-p", "Unschedulable", "two", second)
+    events.condition(older)
+    if failed:
+        assert events.next_condition() == older
+    events.condition(newer)
+    if failed:
+        events.restore(older)
+
+    assert events.next_condition() == replace(newer, nominated_node_name=written)
+    assert events.next_condition() is None
