@@ -109,6 +109,9 @@ class TwinGpus:
         """The nodes whose report names a GPU or an instance."""
         self._rows_of: dict[str, set[int]] = {}
         """By UUID: the rows of the nodes that report it; more than one only if a report is wrong or out of date."""
+        self._state = state
+        self._node_of: dict[str, str] = {}
+        """By slice: the node that alone has its devices; "" if several nodes may use them."""
         self._is_busy = False
         state.store(resources.RESOURCE_SLICES).subscribe(self)
 
@@ -169,12 +172,14 @@ class TwinGpus:
     def on_upsert(self, each: model.ResourceSlice) -> None:
         """A slice was added or has changed."""
         driver, pool = each.spec.driver, each.spec.pool.name
+        self._node_of[each.metadata.name] = each.spec.node_name
         names = {(driver, pool, device.name): names_of(device, driver) for device in each.spec.devices}
         self._set(each.metadata.name, {device: uuids for device, uuids in names.items() if any(uuids)})
 
     def on_remove(self, each: model.ResourceSlice) -> None:
         """A slice was deleted."""
         self._set(each.metadata.name, {})
+        self._node_of.pop(each.metadata.name, None)
 
     def _set(self, name: str, naming: dict[DeviceId, Names]) -> None:
         before = self._naming.pop(name, {})
@@ -211,10 +216,13 @@ class TwinGpus:
         return set[int]().union(*[self._rows_of.get(uuid, ()) for uuid in uuids])
 
     def _devices(self, row: int) -> dict[DeviceId, Names]:
-        """The devices of slices that name something of a row's node."""
-        known = self._rows[row].known
+        """The devices of slices that name something of a row's node. Devices of another node are none of its own,
+        whatever its report says.
+        """
+        known, mine = self._rows[row].known, ("", self._state.view().name_of(row))
         found = [self._by_uuid[uuid] for uuid in (*known.gpus, *known.instances) if uuid in self._by_uuid]
-        return {device: names for each in found for (_, device), names in each.items()}
+        named = [(name, device, names) for each in found for (name, device), names in each.items()]
+        return {device: names for name, device, names in named if self._node_of.get(name, "") in mine}
 
     def _compare(self, rows: Collection[int]) -> None:
         if not self._is_busy:

@@ -293,6 +293,16 @@ def test_a_report_that_names_the_gpus_of_another_node_hides_no_claim_from_that_n
         assert world.had("q") and world.busy()[0].bit_count() == 1
 
 
+def test_a_report_that_names_the_gpus_of_another_node_closes_none_of_them_to_claims() -> None:
+    world = World()
+    world.report("b", HARDWARE["a"])
+
+    with world.cache.transaction() as transaction:
+        transaction.place(world.by_gpu_claim("p", count=GPUS), 1)
+
+        assert world.room(GPUS) == [True, True]
+
+
 def test_rows_with_two_masters_are_known() -> None:
     world = World()
     twins = world.ledger.twins
