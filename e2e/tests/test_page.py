@@ -68,6 +68,15 @@ async def test_nothing_hinders_anybody_in_any_view_in_light_and_dark(
             assert await hindrances(page, rules) == [], name
 
 
+async def test_the_way_back_leads_to_the_view_of_the_beginning(browser: Browser) -> None:
+    async with small().served() as url, browser.open(url) as page:
+        await view(page, "Nodes")
+        await page.go_back()
+
+        await expect(page.locator("#map")).to_be_visible()
+        await expect(page.locator("nav a[aria-current]")).to_have_text("Map")
+
+
 async def test_every_view_says_who_has_the_gpus_and_why_others_wait(browser: Browser) -> None:
     async with small().served() as url, browser.open(url) as page:
         await expect(page.locator("#summary")).to_have_text(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -28,6 +28,8 @@ _MOST_WHY = 200
 _LONGEST = 1e9
 _LEFT = 300.0
 """Seconds after the time of a suspension is over, in which its own scheduler has to resume the owner."""
+_AHEAD = 300.0
+"""Seconds by which the clocks of two schedulers may differ."""
 
 
 class SuspensionRecord(msgspec.Struct, frozen=True):
@@ -37,7 +39,7 @@ class SuspensionRecord(msgspec.Struct, frozen=True):
     """RFC 3339."""
     generation: int
     """metadata.generation after the suspension."""
-    priority: int
+    priority: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
     """The priority of the pods."""
     why: str
     election: str = ""
@@ -50,12 +52,18 @@ class SuspensionRecord(msgspec.Struct, frozen=True):
         """Seconds since the epoch. Raises ValueError."""
         return moments.moment(self.at)
 
+    def is_over(self, now: float, seconds: float) -> bool:
+        """Whether so many seconds have passed since the suspension. A record of the future counts as over: it was
+        written by a clock that was wrong, and the owner would stay suspended until then. Raises ValueError.
+        """
+        return not self.since - _AHEAD <= now < self.since + seconds
+
     def is_left(self, election: str, now: float) -> bool:
         """Whether schedulers of this election may resume the owner although they do not serve its profile.
 
         Raises ValueError.
         """
-        return self.election == election or now >= self.since + self.seconds + _LEFT
+        return self.election == election or self.is_over(now, self.seconds + _LEFT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,11 +66,12 @@ class Resuming:
         sees what is left then.
         """
         self._round += 1
+        now = self._handle.clock.now()
         waiting: list[SuspendedOwner] = []
         for obj in filter(self._is_to_resume, found):
             each = self._read(obj)
             if isinstance(obj, model.KueueWorkload) and obj.spec.suspend:
-                if each is None or not has_quota(obj) or self._handle.clock.now() >= each.since + _PATIENCE:
+                if each is None or not has_quota(obj) or each.record.is_over(now, _PATIENCE):
                     await self._resume(_owner(obj), suspended_by(obj), "Kueue may admit it again")
             elif each is None:
                 await self._let_go(obj)
@@ -124,7 +125,7 @@ class Resuming:
             return None
 
     def _is_over(self, each: SuspendedOwner) -> bool:
-        return each.by != self._handle.profile or self._handle.clock.now() >= each.since + self._resume_seconds
+        return each.by != self._handle.profile or each.record.is_over(self._handle.clock.now(), self._resume_seconds)
 
     async def _let_go(self, obj: Any) -> None:
         record = (obj.metadata.annotations or {}).get(SUSPENSION)

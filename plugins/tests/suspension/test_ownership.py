@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from gangline import rfc3339
 from gangline_plugins.suspension.record import SuspensionRecord
 
 from .test_story import BY, RECORD, Suspensions
@@ -120,6 +121,42 @@ def test_a_job_that_was_changed_after_its_profile_went_is_left_to_whoever_change
     cluster.play(story)
 
     assert cluster.is_suspended() and any("left to whoever has changed it" in note for note in cluster.notes())
+
+
+@pytest.mark.parametrize("priority", [2**31, 2**70, -(2**70)])
+def test_a_record_with_a_priority_that_no_pod_has_is_unreadable(priority: int) -> None:
+    cluster = WithOthers(resume=3600)
+
+    async def story() -> None:
+        await cluster.is_preempted()
+        cluster.say(priority=priority)
+        await cluster.until(lambda: BY not in cluster.notes_on_job(), 20.0)
+
+    cluster.play(story)
+
+    assert cluster.is_suspended()
+
+
+def test_what_was_suspended_by_a_clock_that_was_years_ahead_is_resumed() -> None:
+    cluster = WithOthers(resume=3600)
+
+    async def story() -> None:
+        await cluster.is_preempted()
+        cluster.say(at="9990-01-01T00:00:00Z")
+        await cluster.is_resumed()
+
+    cluster.play(story)
+
+
+def test_what_was_suspended_by_a_clock_that_is_a_minute_ahead_stays_suspended() -> None:
+    cluster = WithOthers(resume=3600)
+
+    async def story() -> None:
+        await cluster.is_preempted()
+        cluster.say(at=rfc3339(cluster.clock.now() + 60))
+        await cluster.stays()
+
+    cluster.play(story)
 
 
 def test_a_record_of_an_older_version_is_taken_over_after_an_hour() -> None:

@@ -111,7 +111,8 @@ function filtered() {
 
 function show() {
   const asked = location.hash.slice(1);
-  if (VIEWS.includes(asked)) view = asked;
+  if (!asked) view = VIEWS[0];
+  else if (VIEWS.includes(asked)) view = asked; // else the link to the content was followed
   for (const name of VIEWS) $(name).hidden = name !== view;
   for (const each of document.querySelectorAll("nav a")) {
     if (each.hash === `#${view}`) each.setAttribute("aria-current", "page");
