@@ -172,7 +172,7 @@ class TwinGpus:
     def on_upsert(self, each: model.ResourceSlice) -> None:
         """A slice was added or has changed."""
         driver, pool = each.spec.driver, each.spec.pool.name
-        self._node_of[each.metadata.name] = each.spec.node_name
+        self._node_of[each.metadata.name] = each.spec.node_name or ""
         names = {(driver, pool, device.name): names_of(device, driver) for device in each.spec.devices}
         self._set(each.metadata.name, {device: uuids for device, uuids in names.items() if any(uuids)})
 
