@@ -1,10 +1,10 @@
-"""A very large cluster: how long `gangline run` takes to start, how much memory it needs, and how long it pauses.
+"""A very large cluster: how long `gangline run` takes to start, how much memory it needs, and how long pods wait.
 
     python benchmarks/scale.py [--nodes 100000] [--pods 500000] [--waiting 100] [--seconds 30] [--unschedulable 100000]
 
 The API server is played by a process that has nodes and pods as bytes: 600,000 objects in a real one, with etcd, need
-more than a small machine has. The scheduler is the installed program with the default
-profile, and everything between the two is HTTP. See README.md for the lines of the table.
+more than a small machine has. The scheduler is the installed program with the default profile, and everything between
+the two is HTTP. See README.md for the lines of the table.
 """
 
 from __future__ import annotations

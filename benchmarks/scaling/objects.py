@@ -1,4 +1,4 @@
-"""The objects of a very large cluster as the API server writes them: JSON in bytes, made when they are asked for.
+"""The objects of a very large cluster as the API server writes them: JSON in bytes.
 
 Nodes have 8 GPUs and the conditions of a kubelet; pods ask for CPU and memory, and every fifth for a GPU. All have
 managedFields, which are a large part of what a real API server sends.
@@ -8,29 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from gangline_e2e.workloads import GPU
+
 PER_LEAF, PER_ZONE = 32, 2048
 NAMESPACES = 50
-GPU = "nvidia.com/gpu"
 CREATED = "2026-01-01T00:00:00Z"
 _CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of objects that the server has."""
-
-    path: str
-    """The path of its list."""
-    name: str
-    api_version: str = "v1"
-
-
-PODS = Kind("/api/v1/pods", "Pod")
-NODES = Kind("/api/v1/nodes", "Node")
+PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
+"""The paths of the lists."""
 
 
 def node(number: int, version: int = 1, beat: int = 0) -> bytes:

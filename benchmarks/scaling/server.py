@@ -25,7 +25,7 @@ from contextlib import suppress
 from aiohttp import web
 
 from scaling import objects
-from scaling.objects import NODES, PODS, Kind
+from scaling.objects import NODES, PODS
 
 KNOWN_MILLI, NEW_MILLI, TOO_MUCH_MILLI = 500, 1_000, 10**9
 PAGE = 500
@@ -50,8 +50,8 @@ class Server:
         self.first_binding = asyncio.Event()
         self._bound = asyncio.Event()
         self._made: dict[str, tuple[int, int]] = {}
-        self._pages = {kind.path: list(self._all_pages(kind)) for kind in (NODES, PODS)}
-        self._watches: dict[str, list[asyncio.Queue[bytes]]] = {NODES.path: [], PODS.path: []}
+        self._pages = {path: list(self._all_pages(path)) for path in (NODES, PODS)}
+        self._watches: dict[str, list[asyncio.Queue[bytes]]] = {NODES: [], PODS: []}
 
     def app(self) -> web.Application:
         """The routes."""
@@ -125,8 +125,8 @@ class Server:
         self.version += 1
         return self.version
 
-    def _send(self, kind: Kind, event: str, body: bytes) -> None:
-        for queue in self._watches[kind.path]:
+    def _send(self, path: str, event: str, body: bytes) -> None:
+        for queue in self._watches[path]:
             queue.put_nowait(b'{"type":"%s","object":%s}\n' % (event.encode(), body))
 
     # Requests
@@ -138,7 +138,7 @@ class Server:
         path = request.path
         if "watch" in request.query:
             return await self._watch(request)
-        if path in (NODES.path, PODS.path):
+        if path in (NODES, PODS):
             return self._page(request, path)
         if path.startswith("/apis/") and path.count("/") <= 3:
             return web.json_response({"kind": "Status", "code": 404, "reason": "NotFound"}, status=404)
@@ -150,9 +150,9 @@ class Server:
         number = int(request.query.get("continue") or 0)
         return web.Response(body=self._pages[path][number], content_type="application/json")
 
-    def _all_pages(self, kind: Kind) -> Iterator[bytes]:
-        total = self.nodes if kind is NODES else self.pods + self.waiting
-        make = objects.node if kind is NODES else self._listed
+    def _all_pages(self, path: str) -> Iterator[bytes]:
+        total = self.nodes if path == NODES else self.pods + self.waiting
+        make = objects.node if path == NODES else self._listed
         for number, begin in enumerate(range(0, total, PAGE)):
             end = min(total, begin + PAGE)
             head = {"resourceVersion": "1"} | ({"continue": str(number + 1)} if end < total else {})

@@ -269,6 +269,14 @@ def test_what_is_given_stays_with_one_side_when_reports_and_slices_come_late() -
         assert world.room(2)[0] is False
 
 
+def assert_given_out_once(world: World) -> None:
+    """A GPU that a claim gets on the first node is in use there for GpuClaims."""
+    with world.cache.transaction() as transaction:
+        transaction.place(world.by_resource_claim("q", 1), 0)
+
+        assert world.had("q") and world.busy()[0].bit_count() == 1
+
+
 def test_a_device_that_moves_to_another_slice_before_its_old_slice_goes_is_given_out_once() -> None:
     world = World()
     slices = world.cache.store(resources.RESOURCE_SLICES)
@@ -277,20 +285,14 @@ def test_a_device_that_moves_to_another_slice_before_its_old_slice_goes_is_given
     slices.upsert(renamed)
     slices.remove("", "slice-a")
 
-    with world.cache.transaction() as transaction:
-        transaction.place(world.by_resource_claim("q", 1), 0)
-
-        assert world.had("q") and world.busy()[0].bit_count() == 1
+    assert_given_out_once(world)
 
 
 def test_a_report_that_names_the_gpus_of_another_node_hides_no_claim_from_that_node() -> None:
     world = World()
     world.report("b", HARDWARE["a"])
 
-    with world.cache.transaction() as transaction:
-        transaction.place(world.by_resource_claim("q", 1), 0)
-
-        assert world.had("q") and world.busy()[0].bit_count() == 1
+    assert_given_out_once(world)
 
 
 def test_a_report_that_names_the_gpus_of_another_node_closes_none_of_them_to_claims() -> None:

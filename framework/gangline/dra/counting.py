@@ -240,15 +240,14 @@ class Counting:
         """Nodes that may use devices which other nodes may use too, and which matter here. If all devices of a kind are
         asked for, also nodes that see a pool which cannot be used.
         """
-        unsure = np.zeros(size, dtype=np.bool_)
+        pools = [*self._table.unusable_pools] if self._has_all else []
         for placed in self._table.wide_pools if nodes is None else self._table.wide_pools_of(nodes):
             self._candidates.check()
             rows = placed.rows[self._table.node[placed.rows] < 0]
             if any(self._matters(want, number, rows, is_bare) for want, number in self._numbers.items()):
-                reach = placed.pool.reach
-                unsure |= reach.mask(size) if nodes is None else np.array([node in reach for node in nodes])
-        for placed in self._table.unusable_pools if self._has_all else ():
-            reach = placed.pool.reach
+                pools.append(placed)
+        unsure = np.zeros(size, dtype=np.bool_)
+        for reach in [placed.pool.reach for placed in pools]:
             unsure |= reach.mask(size) if nodes is None else np.array([node in reach for node in nodes])
         return unsure
 

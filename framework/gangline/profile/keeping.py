@@ -362,7 +362,6 @@ class Kept:
             raw = np.where((raw >= 0.0) & (raw <= MAX_SCORE), raw, 0.0)
         kept = scores.raw.get(impl.name)
         if impl.normalize is not None:
-            # A look at the last row mostly spares a look at all rows.
             is_constant = scores.constant.get(impl.name, True) and are_all(raw, raw if kept is None else kept)
             scores.constant[impl.name] = is_constant
         if kept is None:

@@ -429,13 +429,18 @@ def gated_gang(cluster: GangCluster) -> None:
         cluster.create(PODS, pod)
 
 
+async def others_have_been_tried(cluster: GangCluster) -> None:
+    """Four pods that want a node each come, and are bound or rejected."""
+    cluster.create(PODS, *(make_pod(f"s-{n}", gpus=8, scheduler_name="gangs") for n in range(4)))
+    await cluster.until(lambda: all(cluster.message(f"s-{n}") or f"s-{n}" in cluster.bound() for n in range(4)))
+
+
 def test_other_pods_leave_the_room_to_a_whole_gang_that_is_gated_until_a_member_goes() -> None:
     cluster, requests = GangCluster(leaves=1), Requests()
     gated_gang(cluster)
 
     async def story() -> None:
-        cluster.create(PODS, *(make_pod(f"s-{n}", gpus=8, scheduler_name="gangs") for n in range(4)))
-        await cluster.until(lambda: all(cluster.message(f"s-{n}") or f"s-{n}" in cluster.bound() for n in range(4)))
+        await others_have_been_tried(cluster)
         assert list(cluster.bound().values()) == ["l0-n3"]
         cluster.server.delete(PODS, "g-3", namespace="default", grace_period_seconds=0)
         await cluster.until(lambda: len(cluster.bound("s")) == 4, 60.0)
@@ -448,8 +453,7 @@ def test_when_a_member_of_a_gated_gang_moves_to_another_group_others_get_the_roo
     gated_gang(cluster)
 
     async def story() -> None:
-        cluster.create(PODS, *(make_pod(f"s-{n}", gpus=8, scheduler_name="gangs") for n in range(4)))
-        await cluster.until(lambda: all(cluster.message(f"s-{n}") or f"s-{n}" in cluster.bound() for n in range(4)))
+        await others_have_been_tried(cluster)
         cluster.server.patch(PODS, "g-3", {"metadata": {"labels": {GROUP: "h"}}}, namespace="default")
         await cluster.until(lambda: len(cluster.bound("s")) == 4, 60.0)
 
@@ -461,8 +465,7 @@ def test_when_more_members_are_needed_for_a_gated_gang_others_get_the_room() -> 
     gated_gang(cluster)
 
     async def story() -> None:
-        cluster.create(PODS, *(make_pod(f"s-{n}", gpus=8, scheduler_name="gangs") for n in range(4)))
-        await cluster.until(lambda: all(cluster.message(f"s-{n}") or f"s-{n}" in cluster.bound() for n in range(4)))
+        await others_have_been_tried(cluster)
         assert list(cluster.bound().values()) == ["l0-n3"]
         more = {"spec": {"minMember": 5}}
         cluster.server.patch(SCHEDULER_PLUGINS_POD_GROUPS, "g", more, namespace="default")
