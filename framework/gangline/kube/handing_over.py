@@ -20,7 +20,7 @@ from gangline.kube.resources import Resource
 ANNOTATION = "gangline.dev/handed-over"
 """The annotation of the Lease of an election that has the record, while nobody holds the Lease."""
 _TEXT = re.compile(r"[a-z]{1,63}=\d{1,20}(?:,[a-z]{1,63}=\d{1,20}){0,15}", re.ASCII)
-_NUMBER = re.compile(r"\d{1,20}", re.ASCII)
+_MOST_DIGITS = 20
 
 
 class Writes:
@@ -40,7 +40,8 @@ class Writes:
 
 def number(version: str) -> int:
     """A resourceVersion as a number; 0 if it is not a number."""
-    return int(version) if _NUMBER.fullmatch(version) else 0
+    is_number = version.isdecimal() and version.isascii() and len(version) <= _MOST_DIGITS
+    return int(version) if is_number else 0
 
 
 def said(versions: Mapping[str, int]) -> str:

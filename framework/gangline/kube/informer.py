@@ -193,16 +193,17 @@ class Informer(Generic[T]):
         """Lists the latest state: a page at an older resourceVersion would be of just that one."""
         self.relists += 1
         asked = self._asked
-        there: set[tuple[str, str]] = set()
+        missing = set(self._known)
         invalid: set[str] = set()
         listing = await self._page()
         while True:
             coming = asyncio.ensure_future(self._page(listing.more)) if listing.more else None
             try:
-                there.update(self._key(obj.metadata) for obj in listing.items)
+                if missing:  # not while the first list is read
+                    missing.difference_update([self._key(obj.metadata) for obj in listing.items])
                 invalid.update(each.metadata.uid for each in listing.invalid)
                 if coming is None:
-                    self._remove_missing(there, invalid)
+                    self._remove_missing(missing, invalid)
                 await self._take(listing)
                 if coming is None:
                     break
@@ -327,10 +328,10 @@ class Informer(Generic[T]):
         """A handler failed on one object; other objects are not affected."""
         log.error("%s %s could not be used: %r", self.resource.kind, name.lstrip("/"), error, exc_info=error)
 
-    def _remove_missing(self, there: Iterable[tuple[str, str]], invalid: set[str]) -> None:
+    def _remove_missing(self, missing: Iterable[Key], invalid: set[str]) -> None:
         """Removes the objects that the list lacks; objects that could not be decoded exist, so they stay."""
-        for key in self._known.keys() - there:
-            if self._known[key][0] not in invalid:
+        for key in missing:
+            if key in self._known and self._known[key][0] not in invalid:
                 self._remove(*key)
 
     def _failed(self, error: ApiError) -> float:

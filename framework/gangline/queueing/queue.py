@@ -176,6 +176,8 @@ class SchedulingQueue:
 
     def placed_elsewhere(self, pod: PodInfo) -> None:
         """Another scheduler has put a pod on a node: the waiting members of its group may be enough now."""
+        if not self._groups:
+            return
         keys = {profile.group_key(pod) for profile in self._moving.profiles.values() if profile.group_key is not None}
         for unit in [unit for key in keys if (unit := self._units.get(key)) is not None]:
             self._moving.look_again(unit)
