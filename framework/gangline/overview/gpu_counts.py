@@ -1,7 +1,8 @@
 """Counts, for each node, the GPUs that pods hold without requesting them, and those that no device plugin offers.
 
 The counts are kept, and only nodes that have changed since are counted again: looking at all pods of a large cluster
-every few seconds would keep the scheduler from its decisions.
+every few seconds would keep the scheduler from its decisions. For the same reason a caller may count a few nodes at a
+time.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class GpuCounts:
         self._position = -1
         self._changed: set[str] = set()
         """The nodes of which a claim, slice or report has changed."""
+        self._stale: set[int] = set()
+        """The rows that are to be counted."""
         self._rows: dict[str, int] = {}
         self.beyond = np.zeros(0, dtype=np.int64)
         """Devices that pods hold without requesting them, and that no pod which requests GPUs holds."""
@@ -62,21 +65,30 @@ class GpuCounts:
         """The node has no row any more."""
         self._rows.pop(name, None)
 
-    def update(self, nodes: NodeView) -> None:
-        """Count what has changed since the last call; `nodes` are all nodes."""
+    def update(self, nodes: NodeView, most: int | None = None) -> bool:
+        """Count the nodes that have changed since they were counted, or at most so many of them; `nodes` are all nodes.
+
+        Returns whether all nodes are counted.
+        """
+        self._note_changes(nodes)
+        names, stale = nodes.names, self._stale
+        for _ in range(len(stale) if most is None else min(most, len(stale))):  # those that have changed
+            row = stale.pop()
+            by_request, by_claim = self._held(names[row], nodes.pods(row).values())
+            self.beyond[row] = len(by_claim - by_request)
+            self.reported[row] = self._devices_of(names[row])
+        return not stale
+
+    def _note_changes(self, nodes: NodeView) -> None:
+        """Note which rows are to be counted."""
         size = len(nodes)
         changed = nodes.changes.since(self._position, size) if self._position >= 0 else None
         self._position = nodes.changes.position
         if len(self.beyond) != size:
             self.beyond, self.reported = _resized(self.beyond, size), _resized(self.reported, size)
-        rows = set(range(size) if changed is None else changed[0].tolist())
-        rows.update(self._rows[name] for name in self._changed if name in self._rows)
+        self._stale.update(range(size) if changed is None else changed[0].tolist())
+        self._stale.update(self._rows[name] for name in self._changed if name in self._rows)
         self._changed.clear()
-        names = nodes.names
-        for row in rows:  # those that have changed
-            by_request, by_claim = self._held(names[row], nodes.pods(row).values())
-            self.beyond[row] = len(by_claim - by_request)
-            self.reported[row] = self._devices_of(names[row])
 
     def ids(self, nodes: NodeView) -> dict[int, frozenset[int]]:
         """For each row the ids of the devices that pods hold, as far as they are known; looks at every pod."""

@@ -26,6 +26,9 @@ from gangline.state.node_view import Int64Column, NodeView
 from gangline.state.pods import PodInfo
 from gangline.wire.custom_resources import CLAIM, GpuClaim
 
+SLICE = 256
+"""Nodes whose pods one step of `catch_up` looks at, in one to ten milliseconds."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GpuUse:
@@ -50,11 +53,21 @@ class Gathered:
 def gather(nodes: NodeView, cluster: State) -> Gathered:
     """Collect the input from all nodes as they are now; called by the thread that owns the columns.
 
-    This is quick, because only what has changed since the last call is looked at; the first call looks at every pod.
+    This is quick, because only what has changed since the last call is looked at; the first call looks at every pod,
+    unless `catch_up` has done so.
     """
     counts = _up_to_date(nodes, cluster)
     total, requested = nodes.amounts(GPUS)
     return Gathered(total.sum(axis=0), requested.sum(axis=0), counts.beyond.copy(), counts.reported.copy())
+
+
+def catch_up(cluster: Cache, most: int = SLICE) -> Iterator[None]:
+    """Look at what has changed since the last call, a slice of the nodes at each step, so that `gather` is quick then.
+
+    The caller lets other tasks run between two steps.
+    """
+    while not cluster.shared(GpuCounts, cluster).update(cluster.nodes.view(), most):
+        yield
 
 
 def gpu_use(cluster: Cache) -> GpuUse:

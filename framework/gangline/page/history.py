@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gangline.api.plugin import Clock
-from gangline.overview.gpu_use import Gathered, counted, gather
+from gangline.overview.gpu_use import Gathered, catch_up, counted, gather
 from gangline.queueing.queue import SchedulingQueue
 from gangline.queueing.units import Place
 from gangline.state.cache import Cache
@@ -76,6 +76,8 @@ class ClusterHistory:
         """Take samples until cancelled; the counting is done in another thread."""
         while True:
             await asyncio.sleep(EVERY)
+            for _ in catch_up(self._cache):
+                await asyncio.sleep(0)
             self._note(await asyncio.to_thread(_counts, self._gathered()))
 
     def sample(self) -> None:

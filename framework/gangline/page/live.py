@@ -16,6 +16,7 @@ from gangline.api.outlook import Outlook
 from gangline.api.plugin import Clock
 from gangline.failures import described
 from gangline.groups import Groups
+from gangline.overview.gpu_use import catch_up
 from gangline.page.expecting import Expecting
 from gangline.page.feed import Feed, Look
 from gangline.page.history import ClusterHistory
@@ -93,6 +94,8 @@ def live_page(
         taker = taker_of(scheduler, clock, leads, history)
 
         async def take() -> TakenPart:
+            for _ in catch_up(scheduler.cache):
+                await asyncio.sleep(0)
             return taker.take()
 
         return lambda: across(loop, take)

@@ -12,7 +12,7 @@ from pathlib import Path
 LISTING = 120.0
 """Seconds, at most, for which `looked_at_once` holds while the cluster is read; two million pods take less."""
 YOUNG = 50_000
-"""New objects after which the collector runs while the cluster is read: a run over so many takes some 15 ms."""
+"""New objects after which the collector runs: a run over so many takes some 15 ms."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 _CGROUPS = (
@@ -48,8 +48,8 @@ def nothing_collected() -> Iterator[None]:
 
 
 def collect_rarely() -> None:
-    """Most objects live long: make the garbage collector look at them less often."""
-    gc.set_threshold(200_000, 50, 100)
+    """Most objects live long: make the garbage collector look at them less often, and at few at a time."""
+    gc.set_threshold(YOUNG, 200, 100)
 
 
 def settle_memory() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gangline import model
 from gangline.kube.resources import GPU_NODE_STATUSES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from gangline.overview.gpu_counts import GpuCounts
-from gangline.overview.gpu_use import counted, gather, gpu_use
+from gangline.overview.gpu_use import catch_up, counted, gather, gpu_use
 from gangline.state.cache import Cache
 from gangline.state.node_view import NodeView
 from gangline.state.pods import PodInfo
@@ -35,6 +35,7 @@ STEPS = st.one_of(
     st.tuples(st.just("report"), NAMES, st.integers(0, 9)),
     st.tuples(st.just("no report"), NAMES),
     st.tuples(st.just("count")),
+    st.tuples(st.just("count one node")),
 )
 
 
@@ -70,6 +71,8 @@ def play(cache: Cache, step: tuple[Any, ...]) -> None:
             cache.store(GPU_NODE_STATUSES).upsert(report(name, devices))
         case ("no report", name):
             cache.store(GPU_NODE_STATUSES).remove("", name)
+        case ("count one node",):
+            next(catch_up(cache, most=1), None)
         case _:
             gpu_use(cache)
 
@@ -118,3 +121,30 @@ def test_only_nodes_that_have_changed_are_looked_at() -> None:
 
     assert sorted(nodes.looked_at) == [7, 9, 11]
     assert use.used[[7, 9, 11]].tolist() == [1, 2, 0]
+
+
+def test_catching_up_looks_at_a_slice_of_the_nodes_at_each_step_and_leaves_nothing_to_count() -> None:
+    names = [f"n{i}" for i in range(10)]
+    cache = cluster([make_node(name) for name in names])
+    for name in names:
+        cache.store(GPU_NODE_STATUSES).upsert(report(name, 1))
+    counts = cache.shared(GpuCounts, cache)
+
+    counted_after_steps = [int(counts.reported.sum()) for _ in catch_up(cache, most=4)]
+    nodes = watched(cache)
+    gather(nodes, cache)
+
+    assert counted_after_steps == [4, 8] and counts.reported.tolist() == [1] * 10
+    assert not nodes.looked_at
+
+
+def test_a_node_that_changes_between_two_steps_is_counted_once_more() -> None:
+    cache = cluster([make_node("a"), make_node("b")])
+    steps = catch_up(cache, most=1)
+    next(steps)
+    for name in ("a", "b"):
+        cache.store(GPU_NODE_STATUSES).upsert(report(name, 3))
+
+    assert len(list(steps)) <= 2
+
+    assert cache.shared(GpuCounts, cache).reported.tolist() == [3, 3]

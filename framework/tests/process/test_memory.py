@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gangline.process import memory
-from gangline.process.memory import looked_at_once, memory_left, nothing_collected, settle_when
+from gangline.process.memory import collect_rarely, looked_at_once, memory_left, nothing_collected, settle_when
 
 
 class Ring:
@@ -80,6 +80,12 @@ def test_after_the_block_nothing_of_it_is_looked_at_and_what_is_new_is() -> None
     gc.collect()
 
     assert not is_looked_at(kept) and is_looked_at(new)
+
+
+def test_the_collector_never_looks_at_many_new_objects_at_once() -> None:
+    collect_rarely()
+
+    assert gc.get_threshold()[0] <= memory.YOUNG
 
 
 def test_modules_are_not_looked_at() -> None:
