@@ -20,6 +20,7 @@ from gangline.commands import options
 from gangline.commands.options import Command, Connection
 from gangline.commands.output import name_of, put, table, told
 from gangline.commands.profiles import choose
+from gangline.commands.seeing import point_out_emptiness
 from gangline.commands.snapshot import read, take_live
 from gangline.config import SchedulerConfiguration
 from gangline.explain.snapshots import Snapshot
@@ -113,8 +114,7 @@ def tell_difference(
     configuration = other_profiles(snapshot, where, files, profile, found.profiles)
     changes = SupposedChanges(found.manifests, cluster.drains, cluster.new_nodes, configuration)
     difference = compare(snapshot, where, changes, seconds, seed)
-    if not difference.before.nodes:
-        click.echo(f"{where}: the cluster has no nodes", err=True)
+    point_out_emptiness(difference.before.nodes, where, is_snapshot=cluster.file is not None)
     for warning in (*found.notes, *difference.warnings):
         click.echo(f"warning: {warning}", err=True)
     most = sys.maxsize if output == "wide" else _MOST_ROWS

@@ -146,7 +146,8 @@ def _told_of_case(file: Path, files: Sequence[str], profile: str | None, why_not
     def show_case(screen: Console) -> None:
         _show_claims(claims, screen)
         _show(report, why_not, screen, output == "wide")
-        show_remedies(remedies, why_not, screen)
+        if report.nodes:
+            show_remedies(remedies, why_not, screen)
 
     return told(value, output, _nodes(report), show_case)
 
@@ -270,7 +271,8 @@ def show(found: Answer, why_not: str | None, screen: Console, is_wide: bool = Fa
     now = ", if it were to be placed now" if found.placed and found.gang is None else ""
     screen.print(f"{found.report.pod}{on_its_own}{now}, by the profile {found.report.profile} of {found.judged_by}:")
     _show(found.report, why_not, screen, is_wide)
-    show_remedies(found.remedies, why_not, screen)
+    if found.report.nodes:
+        show_remedies(found.remedies, why_not, screen)
 
 
 def _show_placed(placed: Placed, screen: Console) -> None:
@@ -313,10 +315,13 @@ def _show_claims(claims: Sequence[ClaimUse], screen: Console) -> None:
 
 
 def _show(report: Report, why_not: str | None, screen: Console, is_wide: bool) -> None:
+    if not report.nodes:
+        screen.print(f"{report.pod} has no node to go to: there are no nodes.")
+        return
     most = sys.maxsize if is_wide else MOST_ROWS
     nodes = [node for node in report.nodes if why_not in (None, node.name)]
     nodes.sort(key=_rank)
-    put(screen, _table(report, nodes[:most]))
+    put(screen, _table(report, nodes[:most]), lambda: _narrow_table(report, nodes[:most]))
     if len(nodes) > most:
         screen.print(f"and {many(len(nodes) - most, 'more node')}: -o wide tells of all, --why-not NODE of one")
     screen.print()
@@ -336,6 +341,26 @@ def _table(report: Report, nodes: Sequence[NodeReport]) -> Table:
     result = table("NODE", "TOTAL", *columns, "REJECTED BY")
     for node in nodes:
         scores = [str(node.scores[plugin]) if plugin in node.scores else "-" for plugin in report.weights]
-        why = "; ".join(f"{rejection.plugin}: {', '.join(rejection.reasons)}" for rejection in node.rejections)
-        result.add_row(node.name, "-" if node.total is None else str(node.total), *scores, why or "-")
+        result.add_row(node.name, _total(node), *scores, _why(node) or "-")
     return result
+
+
+def _narrow_table(report: Report, nodes: Sequence[NodeReport]) -> Table:
+    """The same for a narrow terminal: the scores of a node in one cell, which is folded."""
+    result = table("NODE", "TOTAL", "SCORES, OR REJECTED BY")
+    for node in nodes:
+        scores = ", ".join(
+            f"{plugin} {node.scores[plugin]} x{weight}"
+            for plugin, weight in report.weights.items()
+            if plugin in node.scores
+        )
+        result.add_row(node.name, _total(node), _why(node) or scores or "-")
+    return result
+
+
+def _total(node: NodeReport) -> str:
+    return "-" if node.total is None else str(node.total)
+
+
+def _why(node: NodeReport) -> str:
+    return "; ".join(f"{rejection.plugin}: {', '.join(rejection.reasons)}" for rejection in node.rejections)

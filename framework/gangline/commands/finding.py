@@ -16,7 +16,7 @@ from yarl import URL
 
 from gangline import config
 from gangline.commands.forwarding import Replica, ended_in_order, pods_of_scheduler, reach_all
-from gangline.commands.reaching import Reached
+from gangline.commands.reaching import Reached, context_of
 from gangline.commands.running import (
     Get,
     Judges,
@@ -53,7 +53,7 @@ async def find_running(there: Reached, address: str | None) -> AsyncIterator[Fou
     """The scheduler at an address, or the chart's scheduler. Raises GanglineError for an address without one."""
     if address is not None:
         async with _asked(address, there.credentials) as get:
-            yield FoundScheduler(await _at(address, get))
+            yield FoundScheduler(await _at(address, get, context_of(there.credentials)))
         return
     async with _forwarded(there) as found:
         yield found if found.running is not None else FoundScheduler(await configured(there.client), found.refusal)
@@ -91,11 +91,11 @@ async def _forwarded(there: Reached) -> AsyncIterator[FoundScheduler]:
             yield _found(*(await reach_all(pods, there.connection, ask, stack, FORWARDING)))
 
 
-async def _at(address: str, get: Get) -> Running:
+async def _at(address: str, get: Get, where: str) -> Running:
     try:
         return Running(address, await _configuration(get), [get])
     except ApiError as error:
-        raise not_given("--scheduler", error) from error
+        raise not_given(where, error) from error
     except GanglineError as error:
         raise ConfigError("--scheduler", address, str(error)) from error
 

@@ -84,11 +84,11 @@ def table(*columns: str) -> Table:
     return result
 
 
-def put(screen: Console, shown: Table) -> None:
+def put(screen: Console, shown: Table, narrower: Callable[[], Table] | None = None) -> None:
     """Print a table whose last column is a reason. Names and numbers are not folded if room is left for the reason.
 
-    On a narrower screen all columns are folded, but no word of a heading is. On a still narrower screen each row is
-    printed as one line, which the terminal folds.
+    On a narrower screen all columns are folded, but no word of a heading is. On a still narrower screen the table that
+    `narrower` makes is printed instead, or else each row as one line, which the terminal folds.
     """
     *others, last = shown.columns
     widths = [_width(column) for column in others]
@@ -104,6 +104,9 @@ def put(screen: Console, shown: Table) -> None:
     last.min_width = max(_least(last), min(_width(last), _READABLE))
     if sum(column.min_width or 0 for column in shown.columns) + 2 * len(widths) <= screen.width:
         screen.print(shown)
+        return
+    if narrower is not None:
+        put(screen, narrower())
         return
     before, screen.width = screen.width, _LONGEST
     screen.print(shown, crop=False, no_wrap=True)

@@ -135,9 +135,15 @@ def _untrusted(error: ApiError) -> str:
 
 
 def _reason(error: ApiError) -> str:
-    """Why there is no answer: the error of the system or of TLS, without the words of aiohttp."""
-    cause = getattr(error.__cause__, "os_error", None)
+    return reason_of(error.__cause__) or str(error)
+
+
+def reason_of(error: BaseException | None) -> str:
+    """Why a server gives no answer: the error of the system or of TLS in one of aiohttp, without aiohttp's words; "" if
+    there is none.
+    """
+    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
     if isinstance(cause, socket.gaierror) or not isinstance(cause, OSError):
-        return str(cause or error)
+        return str(cause or "")
     is_plain = cause.errno is not None and cause.errno > 0 and type(cause).__module__ == "builtins"
     return os.strerror(cause.errno) if is_plain and cause.errno else str(cause)

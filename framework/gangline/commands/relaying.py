@@ -2,12 +2,13 @@
 
 The relay answers only on 127.0.0.1, and adds the credentials of the kubeconfig to the requests that it passes on. Other
 users of this machine reach the port, too. So a browser has to send a key: first in the printed address, and then in a
-cookie.
+cookie. While the scheduler does not answer, the relay serves a page that says so, and that asks again by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import html
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,10 +17,11 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
+from gangline.commands.reaching import context_of
 from gangline.commands.running import context_for, not_given, unreachable, url_of
 from gangline.errors import ApiError, ConfigError
 from gangline.kube.auth import Credentials
-from gangline.page.serving import PATH
+from gangline.page.serving import HEADERS, PATH
 from gangline.process.hosts import for_this_machine, is_from_elsewhere
 from gangline.process.listening import Listener
 
@@ -38,6 +40,28 @@ _BACK = (
     "Vary",
 )
 """The headers of an answer that are passed on to the browser."""
+AGAIN = 3
+"""Seconds after which a page without a scheduler is loaded again, and another replica is looked for."""
+_LOST_PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+  <meta charset="utf-8">
+  <meta name="viewport" content="width=device-width, initial-scale=1">
+  <meta name="color-scheme" content="light dark">
+  <meta http-equiv="refresh" content="{seconds}">
+  <title>Gangline: no scheduler answers</title>
+</head>
+<body>
+  <main>
+    <h1>The scheduler is unreachable</h1>
+    <p role="status">{why}</p>
+    <p>The page comes back by itself when the scheduler answers. Until then check that the scheduler runs, and the
+      network. <a href="/ui">Try again now</a></p>
+  </main>
+</body>
+</html>
+"""
 _SILENCE = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=30.0)
 
 
@@ -72,9 +96,9 @@ class Upstream:
                     raise ConfigError("", str(self._url), why)
                 if answer.status != 200:
                     said = (await answer.content.read(500)).decode(errors="replace").strip()
-                    raise ApiError(answer.status, answer.reason or "", f"answers {answer.status}: {said}")
+                    raise ApiError(answer.status, answer.reason or "", f"{self._url} answers {answer.status}: {said}")
         except ApiError as error:
-            raise not_given(str(self._url), error) from error
+            raise not_given(context_of(self._credentials), error) from error
 
     async def leads(self) -> bool:
         """Whether the replica is the leader: only the leader knows why pods wait."""
@@ -90,7 +114,10 @@ class Relay:
     """The server on this machine, between `start` and `stop`."""
 
     def __init__(self, upstream: Upstream, port: int = 0) -> None:
-        self._upstream = upstream
+        self.upstream = upstream
+        """The scheduler, which may be replaced by another replica."""
+        self.lost = asyncio.Event()
+        """Set when the scheduler has not answered."""
         self._key = secrets.token_urlsafe(24)
         self._ended = asyncio.Event()
         app = web.Application(middlewares=[for_this_machine])
@@ -138,7 +165,7 @@ class Relay:
         headers = {name: request.headers[name] for name in _THERE if name in request.headers}
         response: web.StreamResponse | None = None
         try:
-            async with self._upstream.get(request.raw_path, headers) as answer:
+            async with self.upstream.get(request.raw_path, headers) as answer:
                 back = {name: answer.headers[name] for name in _BACK if name in answer.headers}
                 response = web.StreamResponse(status=answer.status, headers=back)
                 await response.prepare(request)
@@ -148,7 +175,8 @@ class Relay:
         except ApiError as error:
             if response is not None:
                 raise ConnectionResetError(str(error)) from error  # the browser or the scheduler has gone
-            return web.Response(status=502, text=f"{error}\n")
+            self.lost.set()
+            return _unreachable(str(error), request.path == PATH)
 
     async def _next(self, content: aiohttp.StreamReader) -> bytes:
         """The next bytes of an answer; empty at its end, or when the relay has to end."""
@@ -160,6 +188,14 @@ class Relay:
         finally:
             reading.cancel()
             ended.cancel()
+
+
+def _unreachable(why: str, is_page: bool) -> web.Response:
+    """The answer while the scheduler does not answer: for a page one that a browser loads again by itself."""
+    if not is_page:
+        return web.Response(status=502, text=f"{why}\n", headers=HEADERS)
+    text = _LOST_PAGE.format(seconds=AGAIN, why=html.escape(why))
+    return web.Response(status=502, text=text, content_type="text/html", headers=HEADERS)
 
 
 def _unknown() -> web.Response:

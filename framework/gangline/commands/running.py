@@ -13,6 +13,7 @@ from yarl import URL
 
 from gangline import config
 from gangline.commands.profiles import installed, text_of
+from gangline.commands.reaching import reason_of
 from gangline.config import SchedulerConfiguration
 from gangline.errors import ApiError, ClusterError, ConfigError, GanglineError, NotAllowed
 from gangline.kube.auth import Credentials
@@ -133,14 +134,15 @@ def not_given(where: str, error: ApiError) -> GanglineError:
     if error.status == 401:
         return ClusterError(where, error.message, "log in again, or choose another context with --context")
     if error.status == 0:
-        return ClusterError(where, error.message, "check the address and the network")
+        advice = "check that the scheduler runs, the network, and the address of --scheduler if it is given"
+        return ClusterError(where, error.message, advice)
     return ConfigError(where, "", error.message)
 
 
 def unreachable(url: URL, error: Exception) -> ApiError:
     """The error that a scheduler does not answer: with the error of the system or of TLS, without aiohttp's words."""
-    why = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
-    return ApiError(0, "Unreachable", f"{url} cannot be reached: {str(why) or 'no answer'}")
+    why = reason_of(error) or str(error) or "no answer in time"
+    return ApiError(0, "Unreachable", f"no scheduler answers at {url}: {why}")
 
 
 def context_for(host: str, credentials: Credentials) -> ssl.SSLContext:

@@ -30,10 +30,15 @@ class SeenCluster:
     """The running scheduler; None if it was not found, or not looked for."""
 
 
-def point_out_emptiness(nodes: int, where: str) -> None:
-    """Write a line to standard error if a listed cluster has no nodes."""
-    if not nodes:
-        click.echo(f"{where}: the cluster has no nodes; add nodes, or choose another context with --context", err=True)
+def point_out_emptiness(nodes: int, where: str, is_snapshot: bool = False) -> None:
+    """Write a line to standard error if a listed cluster, or a snapshot, has no nodes."""
+    if nodes:
+        return
+    if is_snapshot:
+        said = f"{where}: the snapshot has no nodes; take one of a cluster that has with `gangline snapshot save`"
+    else:
+        said = f"{where}: the cluster has no nodes; add nodes, or choose another context with --context"
+    click.echo(said, err=True)
 
 
 async def see(

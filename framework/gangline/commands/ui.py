@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 
 import click
@@ -14,8 +14,8 @@ from gangline.commands import options
 from gangline.commands.forwarding import pods_of_scheduler, reach_all
 from gangline.commands.options import Connection
 from gangline.commands.reaching import credentials_of, reached
-from gangline.commands.relaying import Relay, Upstream
-from gangline.errors import ConfigError
+from gangline.commands.relaying import AGAIN, Relay, Upstream
+from gangline.errors import ConfigError, GanglineError
 from gangline.kube.auth import Credentials
 
 
@@ -45,13 +45,38 @@ async def _show(scheduler: str | None, connection: Connection, port: int, browse
         signal.SIGTERM, stop.set
     )  # so that kubectl is ended with this command
     async with AsyncExitStack() as stack:
-        relay = Relay(await _upstream(scheduler, connection, stack), port)
+        finding = await stack.enter_async_context(AsyncExitStack())
+        relay = Relay(await _upstream(scheduler, connection, finding), port)
         await relay.start()
+        if scheduler is None:  # the pod that kubectl reaches may be gone for ever
+            seeking = asyncio.create_task(seek(relay, lambda found: _upstream(None, connection, found), finding))
+            stack.callback(seeking.cancel)
         stack.push_async_callback(relay.stop)
         click.echo(relay.address)
         if browser:
             await asyncio.to_thread(webbrowser.open, relay.address)
         await stop.wait()
+
+
+async def seek(
+    relay: Relay,
+    find: Callable[[AsyncExitStack], Awaitable[Upstream]],
+    stack: AsyncExitStack,
+    again: float = AGAIN,
+) -> None:
+    """Whenever the scheduler does not answer the relay, look for the scheduler anew; never ends.
+
+    `stack` closes what was opened for the scheduler so far, and then for the one that was found last.
+    """
+    while True:
+        await relay.lost.wait()
+        async with AsyncExitStack() as mine:
+            with suppress(GanglineError):
+                relay.upstream = await find(mine)
+                await stack.aclose()
+                stack.push_async_callback(mine.pop_all().aclose)
+        await asyncio.sleep(again)
+        relay.lost.clear()
 
 
 async def _upstream(scheduler: str | None, connection: Connection, stack: AsyncExitStack) -> Upstream:

@@ -29,6 +29,7 @@ from gangline.commands.seeing import point_out_emptiness
 from gangline.commands.snapshot import recorded
 from gangline.commands.supposing import SupposedGang, parse_gang, suppose
 from gangline.errors import ConfigError
+from gangline.explain.snapshots import RecordedClient
 from gangline.kube.interface import Client
 from gangline.plurals import many
 from gangline.profile.runtime import first_grouping
@@ -142,7 +143,7 @@ async def _answer(
 ) -> Supposition | Drain:
     """Look at the cluster once; nothing is changed. Raises ApiError, ConfigError and UsageError."""
     judged = await judge(client, by.configuration, clock)
-    point_out_emptiness(judged.cluster.nodes.size, where)
+    point_out_emptiness(judged.cluster.nodes.size, where, is_snapshot=isinstance(client, RecordedClient))
     return ask(judged, gang, by, clock) if gang is not None else drain(judged, nodes)
 
 

@@ -11,9 +11,10 @@ import numpy as np
 from gangline import model, quantity
 from gangline.errors import InvalidQuantity
 from gangline.remedies.bisecting import first_that_does
+from gangline.remedies.domains import domains_of, sums
 from gangline.remedies.remedy import Remedy, RemedyCost, RemedyKind
 from gangline.remedies.rewriting import rewritten
-from gangline.remedies.trying import Trial
+from gangline.remedies.trying import Change, Trial
 from gangline.state import requests
 from gangline.wire.custom_resources import AMD_GPU, GPU
 
@@ -30,11 +31,14 @@ def fewer_members(trial: Trial) -> Iterator[Remedy]:
     if group is None or group.subgroups or group.min_member < 2:
         return
 
-    def would_do(number: int) -> bool:
-        return trial.starts(change=lambda each: dataclasses.replace(each, min_member=number))
+    def needing(number: int) -> Change:
+        return lambda each: dataclasses.replace(each, min_member=number)
 
     placed = trial.progress.placed
-    found = _largest(range(placed + 1, group.min_member), would_do)
+    _, ids = domains_of(trial)
+    room = int(sums(ids, trial.capacity(needing(placed + 1))).max(initial=0))
+    numbers = range(placed + 1, min(placed + room + 1, group.min_member))
+    found = _largest_of_all(numbers, lambda number: trial.starts(change=needing(number)))
     if found is None:
         return
     less = group.min_member - found
@@ -61,7 +65,8 @@ def smaller_requests(trial: Trial) -> Iterator[Remedy]:
             is_reduced = pods is not None and all(pod.cls.requests.real.get(resource, 0) <= amount for pod in pods)
             return is_reduced and trial.starts(pods)
 
-        found = _largest(_amounts(trial, resource, wanted[resource]), would_do)
+        largest = _largest_of_all if resource in (GPU, AMD_GPU) else _largest
+        found = largest(_amounts(trial, resource, wanted[resource]), would_do)
         if found is None:
             continue
         asked, enough = _text(resource, wanted[resource]), _text(resource, found)
@@ -74,9 +79,28 @@ def smaller_requests(trial: Trial) -> Iterator[Remedy]:
 
 
 def _largest(numbers: Sequence[int], would_do: Callable[[int], bool]) -> int | None:
-    """The largest of ascending numbers that would do."""
+    """The largest of ascending numbers that would do, if all smaller numbers would do, too."""
     found = first_that_does(len(numbers), lambda number: would_do(numbers[-1 - number]))
     return None if found is None else numbers[-1 - found]
+
+
+def _largest_of_all(numbers: Sequence[int], would_do: Callable[[int], bool]) -> int | None:
+    """The largest of ascending numbers that would do, even if a smaller number would not.
+
+    Plugins may place nine members, but not eight: for example, those that give large gangs whole leaves. So the
+    bisection only finds a number that will do if attempts run out before all larger numbers have been tried.
+    """
+    tried: dict[int, bool] = {}
+
+    def does(number: int) -> bool:
+        if number not in tried:
+            tried[number] = would_do(number)
+        return tried[number]
+
+    if numbers and does(numbers[-1]):
+        return numbers[-1]
+    found = _largest(numbers, does)
+    return next((number for number in reversed(numbers) if number == found or does(number)), None)
 
 
 def _amounts(trial: Trial, resource: str, wanted: int) -> list[int]:

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from gangline import model
-from gangline.api.pod_group import ANYWHERE
 from gangline.errors import InvalidObject
 from gangline.groups.gpu_count import gpus_of
 from gangline.kube.resources import PDBS
 from gangline.remedies.bisecting import first_that_does
+from gangline.remedies.domains import domains_of, sums
 from gangline.remedies.holders import Holder, HolderColumns, holders_of
 from gangline.remedies.remedy import Remedy, RemedyCost, RemedyKind, listed
 from gangline.remedies.trying import Trial
@@ -95,12 +95,12 @@ def vacancies(trial: Trial, holders: Sequence[Holder]) -> Iterator[Vacancy]:
 
 def _sites(trial: Trial, holders: Sequence[Holder]) -> Iterator[tuple[_Site, list[int]]]:
     """The most promising domains, each with the numbers of its holders in the order in which they are removed."""
-    level, ids = _domains(trial)
+    level, ids = domains_of(trial)
     columns, now = HolderColumns(trial, holders), trial.capacity()
     domains = _in_order(trial, ids, columns, now)
     empty = _emptied(trial, columns, np.isin(ids, domains[:_MOST_LOOKED_AT]))
     needed = max(1, trial.progress.needed)
-    most = _sums(ids, empty)
+    most = sums(ids, empty)
     # Nodes on which no pod of the unit gets room are the last to be freed.
     rates = (columns.held + 1e-3) / np.maximum(np.maximum(0, empty - now), 1e-9)
     for domain in [each for each in domains[:_MOST_LOOKED_AT].tolist() if most[each] >= needed][:_MOST_DOMAINS]:
@@ -121,9 +121,9 @@ def _in_order(trial: Trial, ids: Int64Column, columns: HolderColumns, now: Int64
     is lacking for one pod.
     """
     might = trial.might_do()
-    lacks = np.maximum(0, max(1, trial.progress.needed) - _sums(ids, now))
-    order = np.lexsort((_sums(ids, columns.held), _sums(ids, _short(trial)), lacks))
-    there: Int64Column = _sums(ids, might.astype(np.int64))
+    lacks = np.maximum(0, max(1, trial.progress.needed) - sums(ids, now))
+    order = np.lexsort((sums(ids, columns.held), sums(ids, _short(trial)), lacks))
+    there: Int64Column = sums(ids, might.astype(np.int64))
     return order[there[order] > 0]
 
 
@@ -141,24 +141,6 @@ def _emptied(trial: Trial, columns: HolderColumns, rows: BoolColumn) -> Int64Col
             for pod in pods:
                 tx.unplace(pod)
         return trial.capacity()
-
-
-def _domains(trial: Trial) -> tuple[Domains | None, Int64Column]:
-    """The level whose domains are tried, and for each row the number of its domain, or -1."""
-    nodes = trial.cache.nodes
-    alive = nodes.alive[: nodes.size]
-    if trial.group is None:
-        return None, np.where(alive, np.arange(nodes.size), -1)
-    required = trial.group.topology.required_at(trial.waited)
-    level = trial.runtime.topology.find(required) if required != ANYWHERE else None
-    if level is not None:
-        return level, np.where(alive, level.ids.astype(np.int64), -1)
-    return None, np.where(alive, 0, -1)
-
-
-def _sums(ids: Int64Column, column: Int64Column) -> Int64Column:
-    inside = ids >= 0
-    return np.bincount(ids[inside], weights=column[inside], minlength=int(ids.max(initial=-1)) + 1).astype(np.int64)
 
 
 def _short(trial: Trial) -> Int64Column:

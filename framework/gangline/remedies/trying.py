@@ -121,10 +121,13 @@ class Trial:
         """By UID: the row on which each pod of another unit would be placed, on allowed nodes; None if impossible."""
         return self._asked(lambda: self.place(pods, None, allowed), None)
 
-    def capacity(self) -> Int64Column:
-        """By row: for how many pods of the unit the node has room now; zeros if the plugins fail to say so."""
+    def capacity(self, change: Change | None = None) -> Int64Column:
+        """By row: for how many pods of the unit the node has room now; zeros if the plugins fail to say so.
+
+        `change` turns the unit's group into the group to use.
+        """
         nothing = np.zeros(self.cache.nodes.size, dtype=np.int64)
-        return self._asked(self._capacity, nothing)
+        return self._asked(partial(self._capacity, change), nothing)
 
     def might_do(self) -> BoolColumn:
         """The nodes that one pod of the unit might be placed on if they were empty, according to the filter plugins."""
@@ -139,11 +142,11 @@ class Trial:
         filtered = self.runtime.filter(pod)
         return filtered.feasible[:size] | self.runtime.evaluator.diagnose(filtered).resolvable()[:size]
 
-    def _capacity(self) -> Int64Column:
+    def _capacity(self, change: Change | None) -> Int64Column:
         if self.group is None:
             filtered = find_feasible(self.pods[0], self.runtime, self.cache, self._nominations)
             return filtered.feasible[: self.cache.nodes.size].astype(np.int64)
-        cycle = self._cycle(self.pods, None, None)
+        cycle = self._cycle(self.pods, change, None)
         if cycle is None:
             return np.zeros(self.cache.nodes.size, dtype=np.int64)
         attempt = to_the_end(cycle.begin())

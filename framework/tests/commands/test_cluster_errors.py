@@ -220,7 +220,7 @@ async def test_a_scheduler_that_refuses_or_does_not_answer_has_the_exit_code_of_
 
         found, said = await of(lab, "status", "--scheduler", lab.url)
 
-        assert found == code and said.startswith(f"gangline: --scheduler: {lab.url}/") and f"answers {status}" in said
+        assert found == code and said.startswith(f"gangline: context lab: {lab.url}/") and f"answers {status}" in said
 
     assert (await of(lab, "status", "--scheduler", NOWHERE))[0] == 4
     assert (await of_program(lab, *SEEING, "--scheduler", "https://127.0.0.1:9"))[0] == 4
@@ -324,3 +324,12 @@ async def test_the_program_itself_ends_so(lab: ClusterOverHttp, words: tuple[str
     code, said = await of_program(lab, *words)
 
     assert code == 4 and why in said
+
+
+async def test_a_pod_on_a_cluster_without_nodes_gets_one_answer(lab: ClusterOverHttp) -> None:
+    lab.add_pod("p", gpus=1)
+
+    result = await lab.run("explain", "p")
+
+    assert result.exit_code == 0 and "REJECTED" not in result.stdout and "change" not in result.stdout
+    assert "default/p has no node to go to: there are no nodes.\n" in result.stdout

@@ -9,7 +9,11 @@ import sys
 
 import pytest
 
+from gangline.commands.answering import Answer
+from gangline.commands.explain import show
 from gangline.commands.output import drawn, put, table
+from gangline.explain.report import NodeReport, Report, Verdict
+from gangline.status import Code
 
 from .cluster_over_http import ClusterOverHttp
 from .terminal import Terminal
@@ -68,3 +72,23 @@ def test_lines_do_not_end_with_spaces_that_a_narrow_terminal_would_fold(monkeypa
     lines = drawn(lambda screen: put(screen, rows), wide=True).splitlines()
 
     assert lines[0].endswith("\x1b[1mWHY\x1b[0m") and not any(line.endswith(" ") for line in lines)
+
+
+@pytest.mark.parametrize("width", [80, 200, 400])
+def test_the_scores_of_nodes_fit_on_the_terminal(
+    width: int, lab: ClusterOverHttp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugins = {f"PluginWithALongName{number}": 2000000 for number in range(8)}
+    scored = [NodeReport(f"node-{n}", (), False, dict.fromkeys(plugins, 37), 8 * 37 * 2000000) for n in range(2)]
+    refused = NodeReport("node-2", (Verdict("Filter", Code.UNSCHEDULABLE, ("too little room " * 9,)),), False, {}, None)
+    report = Report("default/p", "default", plugins, (*scored, refused), "")
+    answer = Answer("default/p", "test", (), None, report, ())
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", str(width))
+
+    lines = drawn(lambda screen: show(answer, None, screen)).splitlines()
+
+    assert max(map(len, lines)) <= width
+    words = " ".join(lines).split()
+    assert words.count("37") == 16 and words.count("room") == 9 and all(any(p in w for w in words) for p in plugins)

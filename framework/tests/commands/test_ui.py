@@ -14,11 +14,12 @@ import pytest
 from yarl import URL
 
 from gangline.commands.options import Connection
-from gangline.commands.relaying import Relay, Upstream
-from gangline.commands.ui import leader_among
+from gangline.commands.relaying import AGAIN, Relay, Upstream
+from gangline.commands.ui import leader_among, seek
 from gangline.errors import ClusterError, ConfigError
 from gangline.kube.access import Access
 from gangline.kube.auth import Credentials
+from gangline.page.serving import POLICY
 from gangline.process.listening import DRAIN
 from gangline.testing import make_pod
 
@@ -190,15 +191,48 @@ async def test_who_asks_for_the_headers_of_a_stream_gets_no_stream(relayed: Rela
     assert said.count(b"HTTP/1.1 200 OK") == 2 and b"text/event-stream" in said and b"retry:" not in said
 
 
-async def test_a_scheduler_that_is_gone_is_named(relayed: Relayed) -> None:
+async def test_while_the_scheduler_is_gone_a_page_names_it_and_asks_again(relayed: Relayed) -> None:
     async with relayed.browser.get(relayed.relay.address):
         pass
     await relayed.page.served.close()
 
     async with relayed.browser.get(relayed.url("/ui")) as answer:
+        page = await answer.text()
+        assert (answer.status, answer.content_type) == (502, "text/html")
+        assert answer.headers["Content-Security-Policy"] == POLICY
+    async with relayed.browser.get(relayed.url("/ui/state")) as answer:
         said = await answer.text()
-        assert answer.status == 502 and "cannot be reached: [Errno 111] Connect call failed" in said
-        assert "SSLContext" not in said
+        assert (answer.status, answer.content_type) == (502, "text/plain")
+
+    why = f"no scheduler answers at https://127.0.0.1:{relayed.page.served.secure_port}: Connection refused"
+    assert said == f"{why}\n" and why in page and f'http-equiv="refresh" content="{AGAIN}"' in page
+
+
+async def test_when_the_pod_that_is_reached_has_gone_another_one_is_looked_for(relayed: Relayed) -> None:
+    async with relayed.browser.get(relayed.relay.address):
+        pass
+    await relayed.page.served.close()
+    tries: list[AsyncExitStack] = []
+
+    async with AsyncExitStack() as stack:
+        other = Relayed(stack)
+        await other.start()
+        found = await stack.enter_async_context(AsyncExitStack())
+        found.push_async_callback(relayed.upstream.close)
+
+        async def find(mine: AsyncExitStack) -> Upstream:
+            tries.append(mine)
+            if len(tries) == 1:
+                raise ConfigError("", "", "no running pod")
+            return other.upstream
+
+        seeking = asyncio.create_task(seek(relayed.relay, find, found, again=0.0))
+        stack.callback(seeking.cancel)
+        async with asyncio.timeout(10):
+            while await relayed.status("/ui/state") == 502:
+                pass
+
+        assert len(tries) == 2 and relayed.relay.upstream is other.upstream
 
 
 async def test_a_user_who_may_not_see_the_page_is_told_so_at_once(relayed: Relayed) -> None:

@@ -136,3 +136,16 @@ def test_the_answer_is_json_too() -> None:
 def test_what_is_no_gang_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="expected MEMBERSxGPUS"):
         parse_gang(text)
+
+
+async def test_a_snapshot_without_nodes_is_pointed_out_as_a_snapshot(lab: ClusterOverHttp, tmp_path: Path) -> None:
+    file = str(tmp_path / "cluster.gz")
+    assert (await lab.run("snapshot", "save", file)).exit_code == 0
+
+    for words in (("whatif", "--gang", "2x8"), ("simulate", "--profile", "default")):
+        result = await lab.run(*words, "--snapshot", file)
+
+        assert result.exit_code == 0
+        assert result.stderr == (
+            f"{file}: the snapshot has no nodes; take one of a cluster that has with `gangline snapshot save`\n"
+        )

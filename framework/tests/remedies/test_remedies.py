@@ -13,9 +13,10 @@ from gangline.api.pod_group import PodGroup
 from gangline.errors import PluginError
 from gangline.groups.keys import KUEUE_SLICE_REQUIRED, KUEUE_SLICE_SIZE
 from gangline.remedies import Remedies, Remedy, RemedyCost, RemedyKind
-from gangline.remedies.amounts import fewer_members
+from gangline.remedies.amounts import fewer_members, smaller_requests
 from gangline.remedies.freeing import free_room
 from gangline.remedies.trying import Trial
+from gangline.testing.gang_stories import profile_with
 from gangline.testing.gangs import GROUP
 from gangline.wire.custom_resources import CLAIM, COMPLETION_INDEX, ClaimDevices, GpuClaim, GpuClaimSpec
 
@@ -277,6 +278,31 @@ def test_a_capacity_that_cannot_be_read_is_no_repair() -> None:
     assert [each.values for each in found.remedies] == [{"nodes": {"n1": ["cordoned"]}}]
 
 
+def test_a_gang_is_let_start_with_as_many_members_as_fit_although_fewer_would_not() -> None:
+    # Five to eight nodes have to be in adjacent leaves, and none are: only nine may lie in several spines.
+    free = {0: (4, 0), 1: (4, 0), 2: (1, 0)}
+    nodes = tuple(
+        node(f"s{spine}-l{leaf}-n{number}", leaf, spine=spine, gpus=8 if number < leaves[leaf] else 4)
+        for spine, leaves in free.items()
+        for leaf in range(2)
+        for number in range(4)
+    )
+    world = World(nodes, members(12, level=""), min_member=12)
+    judged = world.judged(profile_with("LeafSpine"))
+    (unit,) = judged.groups.values()
+    trial = Trial(unit, judged.runtimes["gangs"], judged.cluster, {}, 0.0)
+
+    with trial.finding():
+        would_do = [
+            number for number in range(1, 12) if trial.starts(change=lambda each, n=number: replace(each, min_member=n))
+        ]
+        assert would_do == [1, 2, 3, 4, 9]
+    with trial.finding():
+        (found,) = fewer_members(trial)
+
+    assert found.values == {"minMember": 9, "from": 12, "fewer": 3} and not trial.is_cut
+
+
 # Bounds
 
 
@@ -287,7 +313,8 @@ def test_where_attempts_run_out_that_is_said() -> None:
 
     with trial.finding(attempts=1):
         (found,) = fewer_members(trial)
-        assert found.values["minMember"] == 1 and trial.is_cut and trial.tried == 1
+        assert found.values["minMember"] == 2 and not trial.is_cut
+        assert not list(smaller_requests(trial)) and trial.is_cut and trial.tried == 1
     with trial.finding(seconds=0.0):
         assert list(free_room(trial)) == [] and trial.tried == 1
 

@@ -60,10 +60,10 @@ class World:
         made.create(PODS, *_copies(self.running), *_copies(self.waiting))
         return made
 
-    def judged(self) -> Judged:
+    def judged(self, profile: str = PREEMPTING) -> Judged:
         """The world as `gangline explain` lists it."""
         cluster = self.cluster()
-        loaded = config.load(PREEMPTING, "test")
+        loaded = config.load(profile, "test")
         return cluster.play(lambda: judge(SimulatedClient(cluster.server), loaded, cluster.clock))
 
     def remedies(self) -> Remedies:
@@ -107,9 +107,12 @@ class World:
         return replace(self, waiting=tuple(pods))
 
 
-def node(name: str, leaf: int, gpus: int = 8, allocatable_gpus: int | None = None, **more: Any) -> model.Node:
+def node(
+    name: str, leaf: int, gpus: int = 8, allocatable_gpus: int | None = None, spine: int = 0, **more: Any
+) -> model.Node:
     """A node under a leaf; fewer of its GPUs may be allocatable than it has."""
-    made = make_node(name, gpus=gpus, cpu=64, memory="512Gi", labels={SPINE: "spine-0", LEAF: f"leaf-{leaf}"}, **more)
+    labels = {SPINE: f"spine-{spine}", LEAF: f"leaf-{leaf}"}
+    made = make_node(name, gpus=gpus, cpu=64, memory="512Gi", labels=labels, **more)
     made.status.capacity = dict(made.status.allocatable or {})
     if allocatable_gpus is not None:
         made.status.allocatable = {**made.status.capacity, GPU: allocatable_gpus}

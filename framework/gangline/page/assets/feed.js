@@ -1,6 +1,7 @@
 // Follows the scheduler: the whole picture once, then its changes.
 
 const PATIENCE = 3000; // milliseconds without a connection until that is said
+const UNREACHABLE = "The scheduler is unreachable; trying again …";
 const AGAIN = [1000, 2000, 5000, 10000];
 
 export class Feed {
@@ -37,8 +38,8 @@ export class Feed {
     });
     stream.addEventListener("reset", () => this.start());
     stream.addEventListener("error", () => {
-      if (stream.readyState === EventSource.CLOSED) this.#failed(new Error("the connection was refused"));
-      else this.doubt ??= setTimeout(() => this.onState("The connection is lost; trying again …", true), PATIENCE);
+      if (stream.readyState === EventSource.CLOSED) this.#failed(new TypeError("the stream of changes was refused"));
+      else this.doubt ??= setTimeout(() => this.onState(UNREACHABLE, true), PATIENCE);
     });
     this.onState("live", false);
   }
@@ -51,7 +52,8 @@ export class Feed {
 
   #failed(error) {
     this.stream?.close();
-    this.onState(`No news: ${error.message}. Trying again …`, true);
+    const isAnswer = !(error instanceof TypeError); // which fetch raises without an answer
+    this.onState(isAnswer ? `No news: ${error.message}. Trying again …` : UNREACHABLE, true);
     const pause = AGAIN[Math.min(this.failures++, AGAIN.length - 1)];
     setTimeout(() => this.start(), pause);
   }
