@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gangline.dra.asking import read
 from gangline.dra.candidates import Candidates
-from gangline.dra.cutting import Unallocatable, cut, problem_of
+from gangline.dra.cutting import Cutter, Unallocatable, problem_of
 from gangline.dra.layout import DeviceLayout
 from gangline.dra.likeness import alike
 from gangline.dra.problem import NodeProblem
@@ -47,7 +47,7 @@ def candidates(random: Random, claims: list[ResourceClaim]) -> Candidates:
 
 def problem(of: Candidates, node: int) -> NodeProblem | str:
     try:
-        return problem_of(of, cut(of, node, Solver()))
+        return problem_of(of, Cutter(of, Solver()).cut(node))
     except Unallocatable as error:
         return str(error)
 
