@@ -26,7 +26,7 @@ from gangline.dra.asking import MOST_DEVICES, Alternative, Ask, read
 from gangline.dra.candidates import USABLE, Candidates
 from gangline.dra.counters import CounterRoom
 from gangline.dra.counting import Counted, Counting
-from gangline.dra.cutting import Cut, Unallocatable, cut, problem_of, state_of, within
+from gangline.dra.cutting import Cut, Cutter, Unallocatable, problem_of, state_of, within
 from gangline.dra.layout import DeviceLayout
 from gangline.dra.likeness import alike
 from gangline.dra.links import Outline
@@ -134,6 +134,7 @@ class PodAllocator:
         self._layout = layout
         self._weighing = Weighing(candidates, losses)
         self._reaching = Reaching(candidates)
+        self._cutter = Cutter(candidates, solver)
         self._cuts: dict[int, Cut] = {}
         self._outlines: dict[int, Outline | None] = {}
         """By row of a node that has a cut: its outline, for the order `best`; see `losses`."""
@@ -341,7 +342,7 @@ class PodAllocator:
         if found is None:
             if self._cut_bytes > _MOST_CUT_BYTES:
                 self._forget()
-            found = self._cuts[node] = cut(self._candidates, node, self._solver)
+            found = self._cuts[node] = self._cutter.cut(node)
             self._cut_bytes += _CUT_BYTES + _POSITION_BYTES * len(found.devices.rows)
         return found
 

@@ -126,6 +126,6 @@ class Candidates:
     def _failure(self, number: int, row: int) -> tuple[int, str]:
         """The number of the first selector of an alternative that fails for the device in this row, and why."""
         expressions = self.alternatives[number].expressions
-        verdicts = [int(self._selectors.verdicts_on((each,), np.array([row]))[0]) for each in expressions]
+        verdicts = [self._selectors.verdict_on(each, row) for each in expressions]
         failed = next(i for i, verdict in enumerate(verdicts) if verdict >= FAILURE)
         return failed, self._selectors.failures[verdicts[failed] - FAILURE]

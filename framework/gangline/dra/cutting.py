@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gangline.dra.asking import Alternative
 from gangline.dra.candidates import FAILS, MEANT, USABLE, Candidates
 from gangline.dra.placed import PlacedPool
 from gangline.dra.pools import PoolCondition
@@ -18,6 +19,9 @@ from gangline.dra.rows import RowNumbers
 from gangline.dra.solving import ProblemShape, Solver
 from gangline.dra.standing import IN_USE, TAKEN
 from gangline.status import BoolColumn
+
+_MOST_SHAPES = 64
+"""Shapes that are kept for one question."""
 
 
 class Unallocatable(Exception):
@@ -54,31 +58,78 @@ class Cut:
     """Whether no device may be shared, nor consumes counters."""
 
 
-def cut(candidates: Candidates, node: int, solver: Solver) -> Cut:
-    """Cut the devices of a node out of the columns. Raises Unallocatable."""
-    table = candidates.table
-    pools = table.pools_of(node)
-    greedy = next((alternative for alternative in candidates.alternatives if alternative.is_all), None)
-    if greedy is not None:
-        for placed in pools:
-            pool = placed.pool
-            if pool.condition is not PoolCondition.USABLE:
-                of = f"{candidates.ask.named(greedy.claim)}, request {greedy.name}"
-                state = "being updated" if pool.condition is PoolCondition.INCOMPLETE else "invalid"
-                what = f"resource pool {pool.driver}/{pool.name} is currently {state}"
-                raise Unallocatable(f"{of}: asks for all devices, but {what}")
-    pools = [placed for placed in pools if placed.pool.condition is PoolCondition.USABLE]
-    rows = np.concatenate([placed.rows for placed in pools]) if pools else np.arange(0)
-    of_pool = [placed for placed in pools for _ in range(len(placed.rows))]
-    found = np.flatnonzero(candidates.matter(rows)).tolist()
-    rows = rows[found]
-    numbers = rows.tolist()
-    reached = None
-    if any(placed.selects_devices for placed in pools):
-        reached = np.array([table.reaches(row, node) for row in numbers], dtype=np.bool_)
-    empty = _Problem(candidates, _Devices(rows, numbers, [of_pool[at] for at in found], reached), False)
-    shape = solver.shape(empty.made())
-    return Cut(empty.of, shape, tuple(empty.counters), empty.consuming, empty.is_plain)
+class Cutter:
+    """Cuts the devices of nodes out of the columns of one question."""
+
+    def __init__(self, candidates: Candidates, solver: Solver) -> None:
+        self._candidates = candidates
+        self._solver = solver
+        self._attributes = [each.attribute for rules in candidates.ask.constraints for each in rules]
+        self._shapes: dict[Hashable, ProblemShape] = {}
+        """By `_content`: the shape of nodes whose devices nobody shares, and which consume no counters."""
+
+    def cut(self, node: int) -> Cut:
+        """The cut of the node in this row. Raises Unallocatable."""
+        devices = self._devices(node)
+        content = self._content(devices)
+        known = self._shapes.get(content)
+        if known is not None:
+            return Cut(devices, known, (), (), True)
+        empty = _Problem(self._candidates, devices, False)
+        shape = self._solver.shape(empty.made())
+        if content is not None:
+            if len(self._shapes) >= _MOST_SHAPES:
+                self._shapes.clear()
+            self._shapes[content] = shape
+        return Cut(devices, shape, tuple(empty.counters), empty.consuming, empty.is_plain)
+
+    def _devices(self, node: int) -> _Devices:
+        candidates, table = self._candidates, self._candidates.table
+        pools = table.pools_of(node)
+        greedy = next((alternative for alternative in candidates.alternatives if alternative.is_all), None)
+        if greedy is not None:
+            _check_usable(candidates, greedy, pools)
+        pools = [placed for placed in pools if placed.pool.condition is PoolCondition.USABLE]
+        rows = np.concatenate([placed.rows for placed in pools]) if pools else np.arange(0)
+        of_pool = [placed for placed in pools for _ in range(len(placed.rows))]
+        found = np.flatnonzero(candidates.matter(rows)).tolist()
+        rows = rows[found]
+        numbers = rows.tolist()
+        reached = None
+        if any(placed.selects_devices for placed in pools):
+            reached = np.array([table.reaches(row, node) for row in numbers], dtype=np.bool_)
+        return _Devices(rows, numbers, [of_pool[at] for at in found], reached)
+
+    def _content(self, devices: _Devices) -> Hashable:
+        """Equal for nodes of one shape; None if more than flags and attributes of devices makes up the shape."""
+        candidates, rows = self._candidates, devices.numbers
+        if devices.reached is not None or (candidates.table.traits[rows] & (SHAREABLE | CONSUMES)).any():
+            return None
+        flags = [candidates.flags(number)[rows].tobytes() for number in candidates.firsts]
+        attributes = [candidates.properties.attribute(name).values[rows] for name in self._attributes]
+        return tuple(flags), tuple([_relative(values.tolist()) for values in attributes])
+
+
+def _check_usable(candidates: Candidates, greedy: Alternative, pools: Sequence[PlacedPool]) -> None:
+    """Raise Unallocatable if an alternative that asks for all devices sees a pool that cannot be used."""
+    for placed in pools:
+        pool = placed.pool
+        if pool.condition is not PoolCondition.USABLE:
+            of = f"{candidates.ask.named(greedy.claim)}, request {greedy.name}"
+            state = "being updated" if pool.condition is PoolCondition.INCOMPLETE else "invalid"
+            what = f"resource pool {pool.driver}/{pool.name} is currently {state}"
+            raise Unallocatable(f"{of}: asks for all devices, but {what}")
+
+
+def _relative(codes: Sequence[int]) -> tuple[int, ...]:
+    """For each position a number of its value: equal numbers for equal values. What is no value stays negative."""
+    numbers: dict[int, int] = {}
+    return tuple(
+        [
+            numbers.setdefault(code, len(numbers)) if code >= 0 else max(code, UNKNOWN)  # a list counts as unknown
+            for code in codes
+        ]
+    )
 
 
 def state_of(candidates: Candidates, of: Cut) -> Hashable | None:
@@ -269,12 +320,8 @@ class _Problem:
         for claim, constraints in enumerate(candidates.ask.constraints):
             rules = []
             for constraint in constraints:
-                numbers: dict[int, int] = {}
                 codes = candidates.properties.attribute(constraint.attribute).values[self.of.numbers]
-                values = tuple(
-                    numbers.setdefault(code, len(numbers)) if code >= 0 else max(code, UNKNOWN)  # a list counts as such
-                    for code in codes.tolist()
-                )
+                values = _relative(codes.tolist())
                 of_claim = [number for each in requests[claim] for number in each]
                 choices = frozenset(
                     number for number in of_claim if candidates.alternatives[number].is_named_in(constraint.requests)

@@ -233,6 +233,10 @@ class KeptDevices:
 
     def _question(self, asked: Asked) -> Question:
         """The answers to a question, kept or new. Raises InvalidObject."""
+        return self._asking(asked)[0]
+
+    def _asking(self, asked: Asked) -> tuple[Question, Allocator]:
+        """As `_question`, and the allocator whose `within` limits the time of the answers."""
         standing, allocator = self._current()
         found = self._questions.get(asked)
         if found is None:
@@ -240,14 +244,15 @@ class KeptDevices:
             if texts is None:
                 texts = self._texts.put(asked, [])
             found = self._questions.put(asked, Question(allocator.ask(asked.claims()), standing.table, texts))
-        return found
+        return found, allocator
 
     def _current(self) -> tuple[Standing, Allocator]:
         """The table with the devices that are taken, and its allocator, after all changes so far."""
-        nodes = self._nodes().whole
         if self._standing is not None and self._allocator is not None and not self._standing.table.is_worn:
-            self._standing.table.settle(nodes)
+            if self._standing.table.waiting:
+                self._standing.table.settle(self._nodes().whole)
             return self._standing, self._allocator
+        nodes = self._nodes().whole
         names = sorted(self._slices)
         table = SliceTable([self._slices[name] for name in names], nodes, by_name=True)
         self._numbers = {name: number for number, name in enumerate(names)}

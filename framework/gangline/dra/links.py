@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline.dra.properties import Properties
-from gangline.dra.rows import RowNumbers
+from gangline.dra.rows import RowNumbers, kinds
 from gangline.dra.sharing import Values
 from gangline.dra.stakes import LEVELS, WEIGHTS, Groups
 from gangline.dra.standing import Standing
@@ -70,20 +70,16 @@ class Links:
         """The devices of these nodes, and for each device the fraction of the devices in its groups that are free:
         0 to 1, weighted over the levels.
         """
-        all_linked = [self._of(node) for node in nodes]
-        if not all_linked:
-            return np.arange(0), np.zeros(0)
-        rows = np.concatenate([each.rows for each in all_linked])
-        lengths = [len(each.rows) for each in all_linked]
-        is_free = self._standing.states[rows] == 0
+        rows = self._table.rows_on(nodes)
         found = np.zeros(len(rows))
-        for level, weight in enumerate(WEIGHTS):
-            totals = np.concatenate([each.totals[level] for each in all_linked])
-            ends = np.cumsum([len(each.totals[level]) for each in all_linked])
-            firsts = np.concatenate([[0], ends[:-1]])  # the groups of a node come after those of the node before
-            numbers = np.concatenate([each.numbers[level] for each in all_linked]) + np.repeat(firsts, lengths)
-            free = np.bincount(numbers[is_free], minlength=len(totals))
-            found += weight * (free / totals)[numbers]
+        if not len(rows):
+            return rows, found
+        place = self._table.node[rows]
+        is_free = self._standing.states[rows] == 0
+        for name, weight in zip(LEVELS, WEIGHTS, strict=True):
+            numbers, firsts = kinds([place, self._properties.attribute(name).values[rows]])
+            free = np.bincount(numbers[is_free], minlength=len(firsts))
+            found += weight * (free / np.bincount(numbers))[numbers]
         return rows, found
 
     def groups(self, rows: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], Groups]:

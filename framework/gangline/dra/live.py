@@ -97,8 +97,8 @@ class Devices(KeptDevices):
 
         `claims` have the specs of `asked`. `shared_on` has for some claims the nodes that must reach their devices.
         """
-        question = self._question(asked)
-        with self._within():
+        question, allocator = self._asking(asked)
+        with allocator.within(Deadline(POD_SECONDS)):
             verdict = question.pod.on(row, self._nodes().name_of(row), claims, order, shared_on)
         return replace(verdict, error=named(verdict.error, claims)) if verdict.error else verdict
 

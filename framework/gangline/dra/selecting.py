@@ -115,6 +115,10 @@ class Selectors:
             np.copyto(found, self._column(expression)[rows], where=found == YES)
         return found
 
+    def verdict_on(self, expression: str, row: int) -> int:
+        """The verdict of one expression on one row."""
+        return self._column(expression).item(row)
+
     def _column(self, expression: str) -> Codes:
         judged = self._judged.get(expression)
         if judged is None:  # kept before it is evaluated, so that verdicts stay if time runs out

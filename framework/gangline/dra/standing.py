@@ -18,7 +18,7 @@ from gangline.dra.table import SEVERAL, SliceTable
 from gangline.dra.usage import DeviceId, Usage
 from gangline.model.resource_claims import AllocatedDevice
 from gangline.quantity import milli
-from gangline.state.changes import PODS, Changes
+from gangline.state.changes import OWN, PODS, Changes
 from gangline.status import BoolColumn
 
 TAKEN = 1
@@ -114,8 +114,8 @@ class Standing:
             self._consumed[row] = self._number(device)
             node = table.node_of(row)
             if node >= 0 and not table.traits_of(row) & CONSUMES:
-                table.touched.note(node, PODS)
-                log.note(node)
+                table.touched.note_valid(node, PODS)
+                log.note_valid(node, OWN)
                 continue
             for placed in table.placed_with.get(table.slice_of[row], ()):
                 note_reach(table.touched, placed.pool.reach, PODS)

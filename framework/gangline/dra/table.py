@@ -343,9 +343,10 @@ class SliceTable:
 
     def rows_on(self, nodes: Iterable[int]) -> RowNumbers:
         """The rows of the devices that one of these nodes alone may use."""
-        found = [each.rows for node in nodes for each in self._placed.own(node) if not each.has_wide]
-        mixed = [each.rows for node in nodes for each in self._placed.own(node) if each.has_wide]
-        if mixed:
+        own = [each for node in nodes for each in self._placed.own(node)]
+        found = [each.rows for each in own if not each.has_wide]
+        if len(found) < len(own):
+            mixed = [each.rows for each in own if each.has_wide]
             rows = np.concatenate(mixed)
             found.append(rows[self._node[rows] >= 0])
         return np.concatenate(found) if found else np.arange(0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gangline.dra.asking import read
 from gangline.dra.candidates import Candidates
-from gangline.dra.cutting import Unallocatable, cut, problem_of
+from gangline.dra.cutting import Cutter, Unallocatable, problem_of
 from gangline.dra.layout import DeviceLayout
 from gangline.dra.likeness import alike
 from gangline.dra.problem import NodeProblem
@@ -45,9 +45,9 @@ def candidates(random: Random, claims: list[ResourceClaim]) -> Candidates:
     return Candidates(read(claims, {"gpu": device_class()}), Standing(table, Usage(taken)), Selectors(table))
 
 
-def problem(of: Candidates, node: int) -> NodeProblem | str:
+def problem(of: Candidates, node: int, cutter: Cutter | None = None) -> NodeProblem | str:
     try:
-        return problem_of(of, cut(of, node, Solver()))
+        return problem_of(of, (cutter or Cutter(of, Solver())).cut(node))
     except Unallocatable as error:
         return str(error)
 
@@ -62,6 +62,15 @@ def test_nodes_of_a_group_have_equal_problems(seed: int, claims: list[ResourceCl
     for group in groups:
         problems = {problem(of, node) for node in group}
         assert len(problems) == 1 or all(isinstance(each, str) for each in problems)
+
+
+@given(st.integers(0, 2**32), st.sampled_from(CLAIMS))
+def test_a_node_has_the_same_problem_whichever_nodes_were_cut_before(seed: int, claims: list[ResourceClaim]) -> None:
+    of = candidates(Random(seed), claims)
+    cutter = Cutter(of, Solver())
+
+    for node in range(len(NODES)):
+        assert problem(of, node, cutter) == problem(of, node)
 
 
 def test_nodes_that_differ_in_names_alone_are_alike() -> None:

@@ -591,7 +591,7 @@ def test_alternatives_are_chosen_for_all_nodes_without_a_search() -> None:
     either = {"firstAvailable": [{"name": "two", **exactly(2)}, {"name": "one", **exactly()}]}
     asked = devices.asked([claim(either)])
 
-    with patch.object(allocator, "cut", side_effect=AssertionError("a node is searched")):
+    with patch.object(allocator.Cutter, "cut", side_effect=AssertionError("a node is searched")):
         chosen = {names: places.tolist() for names, places in devices.choices(asked, view)}
 
     assert chosen == {frozenset({(0, "r0/two")}): [2, 3, 4], frozenset({(0, "r0/one")}): [1]}

@@ -131,6 +131,14 @@ class ClaimBinding:
                 return failed
         return await self._compare(pod, reserved) or await self._wait(pod, node, reserved)
 
+    async def _has_seen(self, claims: Claims) -> bool:
+        """Wait until the watch has shown the newest known states of claims, and so every earlier write to any claim.
+
+        Returns False if it has not after SHOWN_WITHIN seconds.
+        """
+        newest = max((version_of(self._ledger.newest(claim)) for claim in claims), default=0)
+        return await self._ledger.written.has_shown(newest, SHOWN_WITHIN)
+
     async def _create(
         self, pod: PodInfo, reserved: ReservedClaims, claim: model.ResourceClaim
     ) -> model.ResourceClaim | Status:
@@ -145,7 +153,7 @@ class ClaimBinding:
         created = await self._writer.create(msgspec.structs.replace(claim, metadata=metadata))
         reserved.replace(claim, created)
         self._ledger.created(pod, uid, created)
-        if not await self._ledger.has_seen([created], SHOWN_WITHIN):
+        if not await self._has_seen([created]):
             return Status(Code.ERROR, (f"the watch has not shown the claims of the pod after {SHOWN_WITHIN:g} s",))
         if any(each.metadata.uid != created.metadata.uid for each in self._ledger.extended.there(pod)):
             return unschedulable(LEFT_BEHIND)
@@ -203,7 +211,7 @@ class ClaimBinding:
 
     async def _compare(self, pod: PodInfo, reserved: ReservedClaims) -> Status | None:
         """Give way to claims that other schedulers gave the same devices before, when the watch has shown them."""
-        if not await self._ledger.has_seen(reserved.claims, SHOWN_WITHIN):
+        if not await self._has_seen(reserved.claims):
             return Status(Code.ERROR, (f"the watch has not shown the claims of the pod after {SHOWN_WITHIN:g} s",))
         for claim in reserved.claims:
             uid = claim.metadata.uid

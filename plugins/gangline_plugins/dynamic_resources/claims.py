@@ -81,14 +81,17 @@ class PodClaims:
 
     def of(self, pod: PodInfo) -> Claims:
         """The claims of a pod. Raises ClaimProblem if one of them cannot be used."""
-        if self._version != self._store.version or len(self._known) > _MOST_KNOWN:
+        if self._version != self._store.version:
             self._known.clear()
             self._version = self._store.version
-        known = self._known.get(pod.uid)
-        group = self._group_of(pod)
-        if known is None or known[0] is not pod or known[1] != group:
-            known = self._known[pod.uid] = pod, group, claims_of(pod, self._store, group)
-        return list(known[2])
+        known, group = self._known.get(pod.uid), self._group_of(pod)
+        if known is not None and known[0] is pod and known[1] == group:
+            return known[2][:]
+        if len(self._known) > _MOST_KNOWN:
+            self._known.clear()
+        found = claims_of(pod, self._store, group)
+        self._known[pod.uid] = pod, group, found
+        return found[:]
 
 
 def check(pod: PodInfo, claim: model.ResourceClaim, group: str = "") -> None:

@@ -43,7 +43,10 @@ class ClaimEntry:
     @property
     def allocation(self) -> Allocation | None:
         """The devices that the claim has now; None if it has none."""
-        return self.guess if self.is_free else self.settled or self.guess
+        if self.is_free:
+            return self.guess
+        claim = self.claim
+        return (claim.status.allocation if claim is not None else None) or self.firm or self.guess
 
     @property
     def settled(self) -> Allocation | None:
@@ -65,6 +68,23 @@ class ClaimEntry:
         self.claim = claim
         self.reserved = () if claim is None else tuple([each.uid for each in claim.status.reserved_for])
 
+    def end(self) -> None:
+        """The claim was deleted."""
+        self.see(None)
+        self.firm = self.guess = None
+        self.holders.clear()
+
+    def take_over(self, other: ClaimEntry) -> None:
+        """Take the choices and the pods from the entry of the same claim under another UID."""
+        self.firm, self.guess, other.firm, other.guess = other.firm, other.guess, None, None
+        for mine, theirs in (
+            (self.holders, other.holders),
+            (self.consumers, other.consumers),
+            (self.guessing, other.guessing),
+        ):
+            mine |= theirs
+            theirs.clear()
+
     def leave(self, uid: str) -> None:
         """The pod with this UID is no longer placed."""
         self.consumers.discard(uid)
@@ -77,10 +97,11 @@ class ClaimEntry:
             self.guess, self.aside = (None, self.guess) if is_free else (self.aside, None)
 
 
-def devices_of(*allocations: Allocation | None) -> list[DeviceId]:
+def devices_of(*allocations: Allocation | None) -> Iterator[DeviceId]:
     """The devices of these allocations."""
-    results = [each for allocation in allocations if allocation is not None for each in allocation.devices.results]
-    return [(each.driver, each.pool, each.device) for each in results]
+    for allocation in allocations:
+        for each in allocation.devices.results if allocation is not None else ():
+            yield each.driver, each.pool, each.device
 
 
 class Endings:

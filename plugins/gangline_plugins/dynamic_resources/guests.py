@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from gangline import NodeView, PodInfo, State
 from gangline.dra.live import Devices
@@ -13,6 +13,7 @@ from gangline_plugins.dynamic_resources.entries import Allocation
 Nominations = Mapping[str, Mapping[str, PodInfo]]
 Solve = Callable[[PodInfo, Claims, int], Sequence[Allocation] | None]
 """From a pod, claims and a row to the devices that the row's node gives the claims; None if it lacks devices."""
+_NOBODY = nullcontext(False)
 
 
 class Guests:
@@ -35,19 +36,21 @@ class Guests:
         self.nominated: Callable[[], Nominations] = dict
         """Returns the nominations. The plugin sets this, because only its handle knows the nominations."""
 
-    @contextmanager
-    def provided(self, pod: PodInfo, row: int) -> Iterator[bool]:
+    def provided(self, pod: PodInfo, row: int) -> AbstractContextManager[bool]:
         """In this block, nominated pods of the same or a higher priority have their devices on the node of a row.
 
         If too few devices are free, devices that are about to come free are given too. Yields whether any devices were
         given.
         """
-        allocations: list[Allocation] = []
         nominated = self.nominated()
-        if nominated:
-            for guest in nominated.get(self._nodes().name_of(row), {}).values():
-                if guest.uid != pod.uid and guest.row < 0 and guest.priority >= pod.priority:
-                    self._provide(guest, row, allocations)
+        return self._provided(nominated, pod, row) if nominated else _NOBODY
+
+    @contextmanager
+    def _provided(self, nominated: Nominations, pod: PodInfo, row: int) -> Iterator[bool]:
+        allocations: list[Allocation] = []
+        for guest in nominated.get(self._nodes().name_of(row), {}).values():
+            if guest.uid != pod.uid and guest.row < 0 and guest.priority >= pod.priority:
+                self._provide(guest, row, allocations)
         try:
             yield bool(allocations)
         finally:

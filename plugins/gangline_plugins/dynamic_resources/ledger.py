@@ -16,6 +16,8 @@ one is gone or ending. See `entries`.
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from gangline import DeadlineExceeded, Handle, InvalidObject, PodClass, PodInfo, State, model, resources
 from gangline.dra.live import Devices
@@ -44,7 +46,7 @@ class Ledger:
     def __init__(self, state: State) -> None:
         self._state = state
         self._store = state.store(resources.RESOURCE_CLAIMS)
-        self._entries: dict[str, ClaimEntry] = {}
+        self._entries: defaultdict[str, ClaimEntry] = defaultdict(ClaimEntry)
         self._turns = itertools.count(1)
         self.levels = PriorityLevels()
         """The priorities of the pods with claims on each row."""
@@ -84,9 +86,19 @@ class Ledger:
 
     def add(self, pod: PodInfo, row: int) -> None:
         """A pod is placed on a row: its claims without devices get a guess there, if enough devices are free."""
-        self._endings.placed(pod)
         self.levels.add(pod, row)
         self.devices.changes.note(row)
+        self._add(pod, row)
+
+    def add_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> None:
+        """As `add`, for pods of one class."""
+        self.levels.add_all(pods, rows)
+        self.devices.changes.note_rows(rows)
+        for pod, row in zip(pods, rows, strict=True):
+            self._add(pod, row)
+
+    def _add(self, pod: PodInfo, row: int) -> None:
+        self._endings.placed(pod)
         lifted = self._endings.lifted.pop(pod.uid, None)
         if lifted is not None and lifted[0] == row:
             self._put_back(pod, lifted[1])
@@ -95,18 +107,19 @@ class Ledger:
             claims = self.claims_at(pod, row)
         except ClaimProblem:
             claims = []
-        self._pods[pod.uid] = tuple(claim.metadata.uid for claim in claims)
+        uid, is_trial = pod.uid, not pod.node_name
+        self._pods[uid] = tuple([claim.metadata.uid for claim in claims])
         lacking = []
         for claim in claims:
-            entry = self._entry(claim.metadata.uid)
-            entry.consumers.add(pod.uid)
-            if not pod.node_name:
-                entry.guessing.add(pod.uid)
+            entry = self._entries[claim.metadata.uid]
+            entry.consumers.add(uid)
+            if is_trial:
+                entry.guessing.add(uid)
             if self._free:
                 self._settle(claim.metadata.uid)
             if entry.allocation is None:
                 lacking.append(claim)
-        if lacking and not pod.node_name:
+        if lacking and is_trial:
             self._guess(pod, lacking, row)
 
     def remove(self, pod: PodInfo, row: int) -> None:
@@ -119,7 +132,7 @@ class Ledger:
             return
         self._endings.removed(pod)
         for uid in self._pods.pop(pod.uid, ()):
-            entry = self._entry(uid)
+            entry = self._entries[uid]
             entry.leave(pod.uid)
             if not entry.guessing:
                 entry.guess = None
@@ -130,7 +143,7 @@ class Ledger:
         uids = self._pods.pop(pod.uid, ())
         self._endings.lifted[pod.uid] = row, uids
         for uid in uids:
-            entry = self._entry(uid)
+            entry = self._entries[uid]
             entry.leave(pod.uid)
             if not entry.guessing and entry.settled is None:
                 entry.guess = None
@@ -141,7 +154,7 @@ class Ledger:
         """Undo `_lift`: the claims have the very same devices again."""
         self._pods[pod.uid] = uids
         for uid in uids:
-            self._entry(uid).consumers.add(pod.uid)
+            self._entries[uid].consumers.add(pod.uid)
         for uid in self._endings.claims_of(pod.uid).union(uids):
             self._settle(uid)
 
@@ -192,20 +205,20 @@ class Ledger:
         if found is None and are_some:
             found = self._solve_soon(pod, wanted, row)
         for claim, allocation in zip(claims, found or (), strict=bool(found)):
-            self._entry(claim.metadata.uid).guess = allocation
+            self._entries[claim.metadata.uid].guess = allocation
             self._settle(claim.metadata.uid)
 
     def _improve(self, pod: PodInfo, claims: Claims, row: int) -> None:
         """When all members of a gang have nodes: give a member's claims the earliest alternatives left there."""
-        own = [claim for claim in claims if self._entry(claim.metadata.uid).is_guess_of(pod.uid)]
-        before = [self._entry(claim.metadata.uid).guess for claim in own]
+        own = [claim for claim in claims if self._entries[claim.metadata.uid].is_guess_of(pod.uid)]
+        before = [self._entries[claim.metadata.uid].guess for claim in own]
         for claim in own:
-            self._entry(claim.metadata.uid).guess = None
+            self._entries[claim.metadata.uid].guess = None
             self._settle(claim.metadata.uid)
         if own:
             self._guess(pod, own, row, is_final=True)
         for claim, guess in zip(own, before, strict=True):
-            entry = self._entry(claim.metadata.uid)
+            entry = self._entries[claim.metadata.uid]
             entry.guess = entry.guess or guess
             self._settle(claim.metadata.uid)
 
@@ -233,15 +246,9 @@ class Ledger:
 
     # What is known of a claim
 
-    def _entry(self, uid: str) -> ClaimEntry:
-        entry = self._entries.get(uid)
-        if entry is None:
-            entry = self._entries[uid] = ClaimEntry()
-        return entry
-
     def _settle(self, uid: str) -> None:
         """Count exactly the devices as taken that the claim has now."""
-        entry = self._entry(uid)
+        entry = self._entries[uid]
         entry.set_free(self._endings.is_free(entry))
         if entry.is_free:
             self._free.add(uid)
@@ -269,7 +276,7 @@ class Ledger:
         stored = self._store.get(claim.metadata.name, claim.metadata.namespace)
         if stored is None or stored.metadata.uid != claim.metadata.uid:
             return
-        entry = self._entry(claim.metadata.uid)
+        entry = self._entries[claim.metadata.uid]
         if entry.claim is None or version_of(entry.claim) < version_of(claim):
             before = entry.reserved
             entry.see(claim)
@@ -278,11 +285,9 @@ class Ledger:
 
     def gone(self, uid: str) -> None:
         """The claim is deleted."""
-        entry = self._entry(uid)
+        entry = self._entries[uid]
         self._endings.reserved(uid, entry.reserved, ())
-        entry.see(None)
-        entry.firm = entry.guess = None
-        entry.holders.clear()
+        entry.end()
         self._settle(uid)
 
     def newest(self, claim: model.ResourceClaim) -> model.ResourceClaim:
@@ -325,14 +330,6 @@ class Ledger:
         entry = self._entries.get(uid)
         return entry is not None and entry.is_leaving
 
-    async def has_seen(self, claims: Claims, seconds: float) -> bool:
-        """Wait until the watch has shown the newest known states of claims; False if it has not after so many seconds.
-
-        The watch has then shown every earlier write to any claim, too.
-        """
-        newest = max((version_of(self.newest(claim)) for claim in claims), default=0)
-        return await self.written.has_shown(newest, seconds)
-
     # On the way to a binding
 
     def reserve(self, pod: PodInfo, claims: Claims, row: int) -> dict[str, Allocation] | None:
@@ -342,28 +339,31 @@ class Ledger:
         """
         if self.concessions.are_made_by(pod):
             self._improve(pod, claims, row)
-        lacking = [claim for claim in claims if self._entry(claim.metadata.uid).allocation is None]
+        lacking = [claim for claim in claims if self._entries[claim.metadata.uid].allocation is None]
         if lacking:
             self._guess(pod, lacking, row)
+        chosen = self.chosen(claims)
+        if chosen is not None:
+            self.make_firm(pod, chosen)
+        return chosen
+
+    def chosen(self, claims: Claims) -> dict[str, Allocation] | None:
+        """The devices of claims, by the UID of each; None if one of them has no devices."""
         found = {claim.metadata.uid: self.allocation(claim.metadata.uid) for claim in claims}
         chosen = {uid: allocation for uid, allocation in found.items() if allocation is not None}
-        if len(chosen) < len(found):
-            return None
+        return chosen if len(chosen) == len(found) else None
+
+    def make_firm(self, pod: PodInfo, chosen: Mapping[str, Allocation]) -> None:
+        """A pod that is being bound will write these devices of its claims, which have them already."""
         for uid, allocation in chosen.items():
-            entry = self._entry(uid)
+            entry = self._entries[uid]
             entry.firm = entry.firm or allocation
             entry.holders.add(pod.uid)
-        return chosen
 
     def created(self, pod: PodInfo, uid: str, claim: model.ResourceClaim) -> None:
         """A pod's claim in memory, with this UID, was created as `claim`, which takes over its devices."""
-        before, after = self._entry(uid), self._entry(claim.metadata.uid)
-        after.firm, after.guess = before.firm, before.guess
-        after.holders |= before.holders
-        after.consumers |= before.consumers
-        after.guessing |= before.guessing
-        before.firm = before.guess = None
-        before.holders, before.consumers, before.guessing = set(), set(), set()
+        before, after = self._entries[uid], self._entries[claim.metadata.uid]
+        after.take_over(before)
         self._settle(uid)
         self._settle(claim.metadata.uid)
         if pod.uid in self._pods:
@@ -373,7 +373,7 @@ class Ledger:
         """End what `reserve` began: the pod has written its choice, or will not write it."""
         self._endings.pending(pod.uid)
         for uid in uids:
-            entry = self._entry(uid)
+            entry = self._entries[uid]
             entry.holders.discard(pod.uid)
             if not entry.holders:
                 entry.firm = None
@@ -383,7 +383,7 @@ class Ledger:
 
     def leaving(self, uid: str, is_leaving: bool) -> None:
         """This process begins or ends to take back what it wrote to a claim; meanwhile no pod may use the claim."""
-        self._entry(uid).is_leaving = is_leaving
+        self._entries[uid].is_leaving = is_leaving
         self._settle(uid)
         self.devices.changes.note_all()
 

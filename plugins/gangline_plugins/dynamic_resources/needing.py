@@ -63,7 +63,8 @@ class Needs:
 
 def is_full(ledger: Ledger, pod: PodInfo, claim: model.ResourceClaim) -> bool:
     """Whether a claim has so many consumers that it cannot be reserved for the pod. Raises ClaimProblem."""
-    consumer = ledger.references.of(pod, claim).uid
+    references = ledger.references
+    consumer = references.of(pod, claim).uid if references.group_of(pod) else pod.uid
     if consumer != pod.uid:
         return len({each.uid for each in claim.status.reserved_for} - {consumer}) >= MOST_CONSUMERS
     consumers = ledger.consumers(claim.metadata.uid)

@@ -11,9 +11,8 @@ earlier attempts have left behind.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,31 +48,24 @@ from gangline import (
 )
 from gangline_plugins.claim_profiles import ClaimProfiles
 from gangline_plugins.dynamic_resources.arguments import DynamicResourcesArgs
-from gangline_plugins.dynamic_resources.binding import (
-    IN_USE,
-    LEFT_BEHIND,
-    NOT_HERE,
-    TAKEN_BACK,
-    ClaimBinding,
-    ReservedClaims,
-)
+from gangline_plugins.dynamic_resources.binding import LEFT_BEHIND, NOT_HERE, TAKEN_BACK, ClaimBinding
 from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, names_of, uses_claims
-from gangline_plugins.dynamic_resources.extended import is_extended, pod_of
+from gangline_plugins.dynamic_resources.extended import pod_of
 from gangline_plugins.dynamic_resources.giving_back import DROPPED, GIVEN_BACK, GivingBack
 from gangline_plugins.dynamic_resources.judging import ELSEWHERE, FIRST_ERROR, OTHERS_HAVE, Judge, Need
 from gangline_plugins.dynamic_resources.ledger import ledger
-from gangline_plugins.dynamic_resources.needing import Needs, is_full
+from gangline_plugins.dynamic_resources.needing import Needs
 from gangline_plugins.dynamic_resources.orders import BEST
 from gangline_plugins.dynamic_resources.preferring import has_alternatives, most, preference
 from gangline_plugins.dynamic_resources.readiness import Readiness
 from gangline_plugins.dynamic_resources.referring import POD_GROUPS, say_unless_served
+from gangline_plugins.dynamic_resources.reserving import RESERVED, ClaimReserving
 from gangline_plugins.dynamic_resources.sharing import SharedClaims
 from gangline_plugins.dynamic_resources.two_masters import TwoMasters
 from gangline_plugins.twin_gpus import TwinGpus
 
 _UNHELPED = "no new claims to deallocate"
 _NEED: StateKey[Need] = StateKey("DynamicResources need")
-_RESERVED: StateKey[ReservedClaims] = StateKey("DynamicResources reserved")
 
 
 class DynamicResources:
@@ -108,6 +100,7 @@ class DynamicResources:
         self._judge = Judge(self._ledger)
         readiness = Readiness(handle, args.binding_timeout)
         self._binding = ClaimBinding(handle, self._ledger, readiness)
+        self._reserving = ClaimReserving(handle, self._ledger, self._binding)
         self._giving_back = GivingBack(handle, self._ledger, self._binding, readiness)
         self._extended = self._ledger.extended
         self._extended.served.give_out_in(handle)
@@ -342,60 +335,37 @@ class DynamicResources:
         """Make the choice of devices firm; the binding writes it."""
         if not self._concerns(pod):
             return None
-        row = self._handle.nodes.row_of(node)
-        try:
-            claims = self._ledger.claims.of(pod) if row is None else self._ledger.claims_at(pod, row)
-        except ClaimProblem as problem:
-            return unschedulable(str(problem))
-        if not claims:
-            return None
-        chosen = None if row is None else self._ledger.reserve(pod, claims, row)
-        if chosen is None:
-            return unschedulable(f"node {node} has no devices left for the claims of the pod")
-        reserved = ReservedClaims(claims, chosen)
-        cycle.write(_RESERVED, reserved)
-        if not all(self._binding.reaches(each, node) for each in chosen.values()):
-            return unschedulable(NOT_HERE)
-        try:
-            return unschedulable(IN_USE) if any(is_full(self._ledger, pod, each) for each in claims) else None
-        except ClaimProblem as problem:
-            return unschedulable(str(problem))
+        return self._reserving.reserve(cycle, pod, node)
 
     @hookimpl
-    def reserve_all(self, pods: Sequence[PodInfo]) -> Status | None:
-        """Nothing is to be done for pods without claims."""
+    def reserve_all(
+        self, cycles: Sequence[Cycle], pods: Sequence[PodInfo], nodes: Sequence[str]
+    ) -> Callable[[], None] | Status | None:
+        """As `reserve` for pods that `reserve` would not reject; nothing for pods without claims."""
         one_of_each = {pod.cls: pod for pod in pods}
-        return None if any(map(self._concerns, one_of_each.values())) else SKIP
+        if not any(map(self._concerns, one_of_each.values())):
+            return SKIP
+        return self._reserving.reserve_all(cycles, pods, nodes)
 
     @hookimpl
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
         """Give back the choice, and in the background what was written."""
-        reserved = cycle.get(_RESERVED)
-        if reserved is None:
-            return
-        if not reserved.touched:
-            self._ledger.forget(pod, reserved.uids)
-            return
-        for uid, claim in reserved.touched.items():
-            self._ledger.leaving(uid, True)
-            if is_extended(claim):
-                self._extended.leaving.add(pod.uid)
-        self._handle.spawn(partial(self._binding.take_back, pod, reserved))
+        self._reserving.unreserve(cycle, pod)
 
     @hookimpl
     def pre_bind_pre_flight(self, cycle: Cycle) -> Status | None:
         """Whether the pod has claims."""
-        return SKIP if cycle.get(_RESERVED) is None else None
+        return SKIP if cycle.get(RESERVED) is None else None
 
     @hookimpl
     async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
         """Write the devices and the reservation of each claim. Raises ApiError."""
-        reserved = cycle.get(_RESERVED)
+        reserved = cycle.get(RESERVED)
         return None if reserved is None else await self._binding.write(pod, node, reserved)
 
     @hookimpl
     async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
         """What was chosen is written by now."""
-        reserved = cycle.get(_RESERVED)
+        reserved = cycle.get(RESERVED)
         if reserved is not None:
             self._ledger.forget(pod, reserved.uids)
