@@ -32,7 +32,7 @@ def configuration(**args: float) -> Manifest:
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "leaderElection": {"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"},
+        "leaderElection": {"leaseDuration": "12s", "renewDeadline": "9s", "retryPeriod": "500ms"},
         "profiles": [
             {
                 "schedulerName": "gangline",
