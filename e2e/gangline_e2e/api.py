@@ -26,6 +26,9 @@ from gangline_e2e.workloads import Manifest, Manifests, binding
 
 T = TypeVar("T")
 POLL_S = 0.1
+PATIENCE_S = 60.0
+"""Seconds to wait for a condition that comes true at once: any process may stand still for some seconds before that."""
+CONNECT_S = 30.0
 CONCURRENCY = 64
 CLOSED_S = 40.0
 """Seconds until connections have to be closed: asyncio waits 30 s for the end of TLS on the other side."""
@@ -48,7 +51,7 @@ async def connect(kubeconfig: Path, namespace: str = "default") -> AsyncIterator
         return opened[-1]
 
     connector = aiohttp.TCPConnector(ssl=_tls(settings), limit=CONCURRENCY * 2, socket_factory=open_socket)
-    timeout = aiohttp.ClientTimeout(total=60, sock_connect=5)
+    timeout = aiohttp.ClientTimeout(total=60, sock_connect=CONNECT_S)
     token = settings.api_key.get("BearerToken")
     headers = {"Authorization": token} if token else {}
     try:
@@ -194,7 +197,7 @@ class Api:
     # Waiting
 
     async def wait_for(
-        self, path: str, holds: Callable[[Manifest], bool], count: int, timeout_s: float = 30
+        self, path: str, holds: Callable[[Manifest], bool], count: int, timeout_s: float = PATIENCE_S
     ) -> Manifests:
         """Watch a collection until ``count`` of its objects satisfy ``holds``; return those."""
         found: dict[str, Manifest] = {}
@@ -218,7 +221,7 @@ class Api:
         self,
         condition: Callable[[], Awaitable[T | None]],
         what: str,
-        timeout_s: float = 30,
+        timeout_s: float = PATIENCE_S,
         progress: Callable[[], object] | None = None,
     ) -> T:
         """Ask a condition again and again until it gives something true, and return that.
@@ -266,7 +269,7 @@ class Api:
     async def lines(self, path: str, version: str, **params: str) -> AsyncIterator[bytes]:
         """The lines of a watch from a resource version on, one event a line, until the connection ends."""
         params |= {"watch": "true", "resourceVersion": version}
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
         async with self._session.get(path, params=params, timeout=timeout) as response:
             if response.status != 200:
                 await _answer(response)
@@ -320,7 +323,7 @@ class Api:
     async def _list_if_served(self, collection: str) -> Manifests:
         """The objects of a collection; none if the API server does not serve the custom resource yet, or no longer."""
         try:
-            return await self.list(collection)
+            return await self._list_ready(collection)
         except Refused as error:
             if error.status != 404:
                 raise
@@ -356,12 +359,15 @@ class Api:
         return items
 
     async def _kind(self, manifest: Manifest) -> Kind:
+        """The kind of an object; a custom resource is discovered a moment after it is served."""
         key = manifest["apiVersion"], manifest["kind"]
-        if key not in self._kinds:
-            await self._discover()
-        if key not in self._kinds:
-            raise HarnessError(f"{key[0]} {key[1]}: the API server does not serve this kind")
-        return self._kinds[key]
+
+        async def discovered() -> Kind | None:
+            if key not in self._kinds:
+                await self._discover()
+            return self._kinds.get(key)
+
+        return await self.until(discovered, f"the API server says that it serves {key[0]} {key[1]}")
 
     async def _discover(self) -> None:
         for root in ("/api", "/apis"):

@@ -13,8 +13,9 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, async_playwright, expect
 
 _ARGUMENTS = ("--disable-dev-shm-usage", "--force-prefers-reduced-motion")
-PATIENCE = 20_000
+PATIENCE = 30_000
 """Milliseconds for which the page may take to show something, on a machine that is busy."""
+expect.set_options(timeout=PATIENCE)
 _FRAMES = """
 const real = window.requestAnimationFrame.bind(window);
 window.frames_ms = [];
@@ -62,12 +63,18 @@ class Browser:
         context = await self._browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
         page: Page = await context.new_page()
         page.set_default_timeout(PATIENCE)
-        page.on("console", lambda said: self._note(said.type, said.text))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("requestfailed", lambda request: self._failed(request))
+        listeners = {
+            "console": lambda said: self._note(said.type, said.text),
+            "pageerror": lambda error: self.complaints.append(str(error)),
+            "requestfailed": lambda request: self._failed(request),
+        }
+        for event, listener in listeners.items():
+            page.on(event, listener)  # type: ignore[call-overload]  # an overload for each name
         try:
             yield page
         finally:
+            for event, listener in listeners.items():  # a request that is under way fails now
+                page.remove_listener(event, listener)
             await context.close()
 
     async def cpu(self) -> float:

@@ -65,7 +65,7 @@ class Disruptions:
             found = {uid for uid in self._of(name) if is_bound(self._pods[uid]) and uid != but}
             return found if len(found) == size else set()
 
-        return await self.api.until(are_bound, f"{size} pods of {name} have nodes", timeout_s=60)
+        return await self.api.until(are_bound, f"{size} pods of {name} have nodes", timeout_s=100)
 
     async def is_made_anew(self, name: str, size: int, before: set[str]) -> None:
         """Wait until the Job has as many pods as it wants, none of them one of `before`."""
@@ -74,7 +74,7 @@ class Disruptions:
             found = self._of(name)
             return len(found) == size and found.isdisjoint(before)
 
-        await self.api.until(all_are_new, f"{name} has {size} new pods", timeout_s=60)
+        await self.api.until(all_are_new, f"{name} has {size} new pods", timeout_s=100)
 
     async def are_removed(self, uids: set[str]) -> None:
         """Wait until all of these pods are being deleted."""
@@ -82,7 +82,7 @@ class Disruptions:
         async def are_all() -> bool:
             return uids <= self.reasons.keys()
 
-        await self.api.until(are_all, "the pods are being deleted", timeout_s=60)
+        await self.api.until(are_all, "the pods are being deleted", timeout_s=100)
 
     async def add_urgent(self, size: int) -> None:
         """Create a gang that preempts others, and wait until its pods are bound."""
@@ -113,6 +113,14 @@ class Disruptions:
             if (each["regarding"].get("kind"), each["regarding"].get("name")) == ("Job", job)
         }
 
+    async def have_events(self, job: str, reasons: set[str]) -> None:
+        """Wait until there are events with all these reasons about a Job."""
+
+        async def are_there() -> bool:
+            return reasons <= await self.events_of(job)
+
+        await self.api.until(are_there, f"events about {job}: {reasons}")
+
     async def failures(self, name: str) -> int:
         """How many failed pods the Job counts, once it has counted all."""
 
@@ -121,7 +129,7 @@ class Disruptions:
             is_counting = any(status.get("uncountedTerminatedPods", {}).values()) or status.get("terminating")
             return None if is_counting else status
 
-        status = await self.api.until(counted, f"{name} has counted its pods", timeout_s=60)
+        status = await self.api.until(counted, f"{name} has counted its pods", timeout_s=100)
         assert not any(each["type"] == "Failed" for each in status.get("conditions") or []), status
         failed: int = status.get("failed", 0)
         return failed

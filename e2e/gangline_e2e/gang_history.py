@@ -64,9 +64,9 @@ class History:
         return [gang for gang in gangs if 0 < len(self.bound[gang.name]) < gang.min_member]
 
     def until_time(self, moment: float) -> list[Manifest]:
-        """The pods that had a node by then."""
-        times = {name: when for gang in self.bound.values() for name, when in gang.items()}
-        return [pod for pod in self.order if times[pod["metadata"]["name"]] <= moment]
+        """The pods of the gangs of which a pod had a node by then."""
+        begun = {gang for gang, times in self.bound.items() if min(times.values(), default=moment + 1) <= moment}
+        return [pod for pod in self.order if pod["metadata"].get("labels", {}).get(GANG, "") in begun]
 
 
 @asynccontextmanager

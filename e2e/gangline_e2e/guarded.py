@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -141,11 +142,21 @@ async def _prepare(api: Api) -> None:
     await give(api, "RoleBinding", "alice", "cluster-admin")
     for name in (SCHEDULER, SECOND, AGENT):
         await give(api, "ClusterRoleBinding", name, "cluster-admin")
+    for name in ("alice", SCHEDULER, SECOND, AGENT):
+        await api.until(partial(_may_create_pods, api, name), f"the role of {name} counts")
 
     async def has_account() -> bool:
         return bool(await api.list(f"/api/v1/namespaces/{TEAM}/serviceaccounts"))
 
     await api.until(has_account, "pods can be made")
+
+
+async def _may_create_pods(api: Api, user: str) -> bool:
+    """Whether the API server lets a user do so by now: roles count a moment after they are given."""
+    wanted = {"namespace": TEAM, "verb": "create", "resource": "pods"}
+    asked = {"spec": {"user": user, "resourceAttributes": wanted}}
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    return bool((await api.request("POST", path, asked))["status"]["allowed"])
 
 
 async def give(api: Api, kind: str, user: str, role: str) -> None:

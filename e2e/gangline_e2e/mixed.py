@@ -23,6 +23,8 @@ GUARDED = 8
 """Pods that a PodDisruptionBudget guards, all of them."""
 BOUND_AT_ONCE = 7
 """Claims that are bound without any pod."""
+BOUND_LATER = 10
+"""Claims that are bound when their pods are."""
 
 
 def nodes() -> Iterator[Manifest]:

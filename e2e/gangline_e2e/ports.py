@@ -1,14 +1,19 @@
 """TCP ports on 127.0.0.1 for the programs that tests start.
 
-A program is told its port before it listens. A port that the kernel lends by itself (to `bind` with port 0, and to
-every connection that a client opens) could be lent to somebody else in between, and then the program ends with
-"Address already in use". So the ports come from below the range from which the kernel lends.
+A program is told its port before it listens, and some listen on it again after they have ended. If the port went to
+somebody else in between, the program would end with "Address already in use". So
+
+- ports come from below the range from which the kernel lends (to `bind` with port 0, and to every connection that a
+  client opens);
+- ports come from blocks, each of which belongs to one process of tests until it ends. The process that has bound the
+  UDP port with the number of the first port has the block; nothing here speaks UDP.
 """
 
 from __future__ import annotations
 
 import random
 import socket
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,25 +21,18 @@ from gangline_e2e.errors import HarnessError
 
 LENT = Path("/proc/sys/net/ipv4/ip_local_port_range")
 USUALLY_LENT_FROM = 32768
-FIRST = 10_000
-TRIES = 10_000
+FIRST = 10_100
+"""Browsers refuse to connect to port 10080."""
+BLOCK = 100
+FEWEST_BLOCKS = 20
 
-_given: set[int] = set()
+_blocks: list[socket.socket] = []
+"""What holds the blocks of this process."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that nothing listens on and that this process was not given before; HarnessError when there are
-    too few."""
-    below = _lent_from()
-    found: list[int] = []
-    for _ in range(TRIES):
-        if len(found) == count:
-            return found
-        port = random.randrange(FIRST, below)
-        if port not in _given and _is_free(port):
-            _given.add(port)
-            found.append(port)
-    raise HarnessError(f"ports: found {len(found)} of {count} free ports between {FIRST} and {below}")
+    """Different ports that nothing listens on and that nobody was given before; HarnessError when there are too few."""
+    return [next(_ports) for _ in range(count)]
 
 
 def free_port() -> int:
@@ -42,12 +40,36 @@ def free_port() -> int:
     return free_ports(1)[0]
 
 
+def _all_ports() -> Iterator[int]:
+    firsts = list(range(FIRST, _lent_from() - BLOCK + 1, BLOCK))
+    random.Random().shuffle(firsts)
+    for first in firsts:
+        if _has_taken(first):
+            yield from filter(_is_free, range(first, first + BLOCK))
+    raise HarnessError(f"ports: all {len(firsts)} blocks of {BLOCK} ports from {FIRST} on are taken")
+
+
+_ports = _all_ports()
+
+
 def _lent_from() -> int:
     with suppress(OSError, ValueError):
         lowest = int(LENT.read_text().split()[0])
-        if lowest > FIRST + TRIES:
+        if lowest >= FIRST + FEWEST_BLOCKS * BLOCK:
             return lowest
     return USUALLY_LENT_FROM
+
+
+def _has_taken(first: int) -> bool:
+    """Take the block that begins with this port, unless another process has it."""
+    holder = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        holder.bind(("127.0.0.1", first))
+    except OSError:
+        holder.close()
+        return False
+    _blocks.append(holder)
+    return True
 
 
 def _is_free(port: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import signal
 import sys
 import time
@@ -21,10 +22,12 @@ from gangline_e2e.ports import free_ports
 from gangline_e2e.processes import NO_ENV, Process
 from gangline_e2e.workloads import Manifest
 
-START_S = 30.0
-STOP_S = 10.0
+START_S = 90.0
+STOP_S = 30.0
 POLL_S = 0.05
+METRICS_S = 30.0
 NAME = "gangline"
+KNOWN_NODES = re.compile(r'^scheduler_scheduler_cache_size\{type="nodes"\} (\d+)', re.MULTILINE)
 
 
 class Gangline:
@@ -119,9 +122,13 @@ class Gangline:
 
     def metrics(self) -> str:
         """What it says at /metrics now."""
-        with urllib.request.urlopen(f"{self.url}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=METRICS_S) as answer:
             text: str = answer.read().decode()
             return text
+
+    def nodes(self) -> int:
+        """How many nodes it knows of."""
+        return known_nodes(self.metrics())
 
     def __enter__(self) -> Self:
         self.start()
@@ -144,6 +151,12 @@ class Gangline:
         return [*env, *command(self.config_file, self._kubeconfig), *ports, *self._more, elect]
 
 
+def known_nodes(metrics: str) -> int:
+    """How many nodes a scheduler knows of, kube-scheduler too, as its metrics say; 0 if they do not say."""
+    found = KNOWN_NODES.search(metrics)
+    return int(found[1]) if found is not None else 0
+
+
 def command(config: Path, kubeconfig: Path) -> list[str]:
     """The words that run the scheduler of the interpreter at hand, without where it listens."""
     return [sys.executable, "-m", "gangline", "run", "--config", str(config), "--kubeconfig", str(kubeconfig)]
@@ -159,12 +172,14 @@ def configuration(*profiles: Manifest, **settings: Any) -> Manifest:
     }
 
 
-def election(api: Api, name: str, lease_s: float, retry_s: float = 1.0, renew_s: float = 3.0) -> Manifest:
-    """Settings of a leader election for the lease of this name in the namespace of ``api``."""
+def election(api: Api, name: str, lease_s: float, retry_s: float = 1.0, renew_s: float | None = None) -> Manifest:
+    """Settings of a leader election for the lease of this name in the namespace of ``api``; a leader tries to renew it
+    for three quarters of its time unless ``renew_s`` says otherwise.
+    """
     return {
         "leaderElect": True,
         "leaseDuration": f"{lease_s:g}s",
-        "renewDeadline": f"{renew_s:g}s",
+        "renewDeadline": f"{0.75 * lease_s if renew_s is None else renew_s:g}s",
         "retryPeriod": f"{retry_s:g}s",
         "resourceNamespace": api.namespace,
         "resourceName": name,

@@ -14,11 +14,36 @@ from types import TracebackType
 from typing import Self
 
 from gangline_e2e import processes
+from gangline_e2e.api import Api
 from gangline_e2e.certificates import Authority
 from gangline_e2e.errors import StartFailed
 from gangline_e2e.ports import free_ports
+from gangline_e2e.workloads import Manifest, cuda_devices
 
-START_S = 30.0
+START_S = 90.0
+METRICS_S = 30.0
+TIMEOUT_S = 30
+"""The most that the API server can be told to wait for an answer."""
+
+
+def patient(configuration: Manifest) -> Manifest:
+    """The configuration of webhooks for tests: the API server waits for an answer as long as it can, since it would
+    store what nobody has looked at, or refuse all, while the webhook stands still.
+    """
+    webhooks = [{**each, "timeoutSeconds": TIMEOUT_S} for each in configuration["webhooks"]]
+    return {**configuration, "webhooks": webhooks}
+
+
+async def until_called(api: Api, probe: Manifest) -> None:
+    """Wait until the API server calls the webhook for a pod, as it would have devices: it learns of new configurations
+    by a watch.
+    """
+
+    async def called() -> bool:
+        dry = await api.request("POST", api.pods, probe, dryRun="All")
+        return cuda_devices(dry) is not None
+
+    await api.until(called, "the API server calls the webhook")
 
 
 class Webhook:
@@ -88,7 +113,9 @@ class Webhook:
 
     def reviews(self) -> int:
         """How many reviews it has answered."""
-        counts = re.findall(r"^gangline_webhook_requests_total\{.*\} ([0-9.]+)$", self._get("/metrics"), re.MULTILINE)
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._health}/metrics", timeout=METRICS_S) as answer:
+            metrics = answer.read().decode()
+        counts = re.findall(r"^gangline_webhook_requests_total\{.*\} ([0-9.]+)$", metrics, re.MULTILINE)
         return int(sum(map(float, counts)))
 
     def __enter__(self) -> Self:

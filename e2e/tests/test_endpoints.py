@@ -31,11 +31,17 @@ class Held:
 
     @hookimpl
     def pre_filter(self, pod):
-        time.sleep(float(pod.annotations.get("example.com/hold", 0)))
+        seconds = float(pod.annotations.get("example.com/hold", 0))
+        if seconds:
+            print("the loop is held", flush=True)
+            time.sleep(seconds)
 '''
-LEASE_S = 4.0
+LEASE_S = 10.0
+HOLD_S = 1.6 * LEASE_S
+ANSWERED_S = 0.8 * HOLD_S
+"""A loop that is held would answer only after nearly all of the time for which it is held."""
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 StartGangline = Callable[..., Gangline]
 
 
@@ -56,6 +62,7 @@ async def test_metrics_are_for_whom_the_api_server_lets_see_them(
 ) -> None:
     allowed, other = [await _token(empty, name) for name in ("prometheus", "somebody")]
     await _may_scrape(empty, "prometheus")
+    await empty.until(lambda: _is_allowed(empty, "prometheus"), "the role counts")
     scheduler = start_gangline(own_control_plane.kubeconfig, configuration(profile(OURS)))
 
     for path in ("/metrics", "/configz"):
@@ -90,14 +97,18 @@ async def test_a_leader_whose_loop_is_held_for_longer_than_its_lease_keeps_it_an
     before = await _lease(empty, lambda spec: bool(spec.get("holderIdentity")))
     start_gangline(own_control_plane.kubeconfig, config, leader_elect=True, python_path=holding)
 
-    await empty.create(gpu_pod("slow", scheduler_name=OURS, annotations={"example.com/hold": str(3 * LEASE_S)}))
+    await empty.create(gpu_pod("slow", scheduler_name=OURS, annotations={"example.com/hold": str(HOLD_S)}))
     pods = asyncio.create_task(empty.wait_for(empty.pods, is_bound, 1))
+    await _held(empty, scheduler)
+    answers = 0
     while not pods.done():
-        async with asyncio.timeout(1.5):
+        async with asyncio.timeout(ANSWERED_S):
             assert await _status(f"{scheduler.url}/livez", "") == 200
             assert await _status(f"{scheduler.url}/metrics", "") == 200
+        answers += 1
         await asyncio.wait((pods,), timeout=0.2)
     await pods
+    assert answers
 
     after = await _lease(empty, bool)
     assert after["holderIdentity"] == before["holderIdentity"]
@@ -112,7 +123,9 @@ async def test_a_leader_whose_loop_hangs_fails_its_probe_and_another_schedules(
     options = {"leader_elect": True, "python_path": holding, "more": ("--hang-limit", "2")}
     scheduler = start_gangline(own_control_plane.kubeconfig, config, **options)
     before = await _lease(empty, lambda spec: bool(spec.get("holderIdentity")))
-    await empty.create(gpu_pod("hangs", scheduler_name=OURS, annotations={"example.com/hold": "40"}))
+    await empty.create(gpu_pod("hangs", scheduler_name=OURS, annotations={"example.com/hold": "600"}))
+
+    await _held(empty, scheduler)
 
     async def fails() -> bool:
         return await _status(f"{scheduler.url}/livez", "") == 500
@@ -125,6 +138,23 @@ async def test_a_leader_whose_loop_hangs_fails_its_probe_and_another_schedules(
 
     assert (await _lease(empty, bool))["holderIdentity"] != before["holderIdentity"]
     scheduler.kill()
+
+
+async def _held(api: Api, scheduler: Gangline) -> None:
+    """Wait until a pod holds the loop of a scheduler."""
+
+    async def said() -> bool:
+        return "the loop is held" in scheduler.logs()
+
+    await api.until(said, "the loop is held")
+
+
+async def _is_allowed(api: Api, account: str) -> bool:
+    """Whether the API server knows by now what an account may scrape: roles count a moment after they are made."""
+    user = f"system:serviceaccount:{api.namespace}:{account}"
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    asked = {"user": user, "nonResourceAttributes": {"path": "/metrics", "verb": "get"}}
+    return bool((await api.request("POST", path, {"spec": asked}))["status"]["allowed"])
 
 
 async def _lease(api: Api, wanted: Callable[[Manifest], bool]) -> Manifest:

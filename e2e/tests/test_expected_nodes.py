@@ -91,8 +91,18 @@ async def until_bound(api: Api, name: str) -> list[Manifest]:
     raise AssertionError("the watch ended")
 
 
+async def until_asked(api: Api) -> None:
+    """Wait until the scheduler asks for the volume of the claim `data`."""
+    await api.wait_for(
+        f"/api/v1/namespaces/{api.namespace}/persistentvolumeclaims",
+        lambda each: "volume.kubernetes.io/selected-node" in each["metadata"].get("annotations", {}),
+        1,
+    )
+
+
 async def provide(api: Api) -> None:
-    """Make the volume of the claim `data` and bind both, as a driver and the controller do."""
+    """Make the volume of the claim `data` once it is asked for, and bind both, as a driver and the controller do."""
+    await until_asked(api)
     path = f"/api/v1/namespaces/{api.namespace}/persistentvolumeclaims/data"
     uid = (await api.get(path))["metadata"]["uid"]
     volume = disk(f"data-{uid}", f"{api.namespace}/data", {"kubernetes.io/os": "linux"})
@@ -144,11 +154,7 @@ async def test_with_the_gate_off_no_node_is_told(nodes: Api, start: StartOne) ->
     start(OURS, "NominatedNodeNameForExpectation=false")
     await nodes.create(claim("data", CLASS, "1Gi"))
     await nodes.create(with_claim("slow", OURS))
-    await nodes.wait_for(
-        f"/api/v1/namespaces/{nodes.namespace}/persistentvolumeclaims",
-        lambda each: "volume.kubernetes.io/selected-node" in each["metadata"].get("annotations", {}),
-        1,
-    )
+    await until_asked(nodes)
     assert nomination(await nodes.get(f"{nodes.pods}/slow")) == ""  # it would have been written before
     await provide(nodes)
 

@@ -16,8 +16,8 @@ from gangline_e2e.chart import Helm, HelmFailed, one
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.isolation import isolated
 from gangline_e2e.scheduler import Gangline
-from gangline_e2e.webhook import Webhook
-from gangline_e2e.workloads import Manifest, kwok_node
+from gangline_e2e.webhook import Webhook, patient, until_called
+from gangline_e2e.workloads import Manifest, gpu_pod, kwok_node
 from gangline_webhook.registration import at_url, mutating
 
 EXAMPLE = Path(__file__).parents[2] / "examples/gpu-scheduler-check"
@@ -31,7 +31,7 @@ SAID = [
     "Node: node4, CUDA_VISIBLE_DEVICES: 3",
 ]
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 StartGangline = Callable[..., Gangline]
 StartControlPlane = Callable[[Options], ControlPlane]
 
@@ -51,10 +51,12 @@ async def installed(whole: ControlPlane, start_gangline: StartGangline, tmp_path
     async with isolated(whole) as api:
         with Webhook(whole.kubeconfig, folder) as webhook:
             client = at_url(webhook.url("/mutate"), webhook.authority)
-            await api.create(mutating("gpu-scheduler-webhook", client, failure_policy="Fail"))
+            await api.create(patient(mutating("gpu-scheduler-webhook", client, failure_policy="Fail")))
             await api.create_many(kwok_node(f"node{number}", gpus=4) for number in range(1, 5))
             allowed = {"metadata": {"annotations": {"gangline.dev/allow": "scheduling-map"}}}
             await api.merge(f"/api/v1/namespaces/{api.namespace}", allowed)
+            entry = {"gpu-scheduling-map": "0=node1:0"}
+            await until_called(api, gpu_pod("probe-0", gpus=0, scheduler_name="gpu-scheduler", annotations=entry))
             yield api
 
 
@@ -78,7 +80,7 @@ def said(pod: Manifest) -> str:
 
 async def on_their_nodes(api: Api) -> list[str]:
     """What the five pods say, by their number."""
-    pods = await api.wait_for(api.pods, lambda pod: bool(pod["spec"].get("nodeName")), 5, timeout_s=60)
+    pods = await api.wait_for(api.pods, lambda pod: bool(pod["spec"].get("nodeName")), 5, timeout_s=120)
     return [said(pod) for pod in sorted(pods, key=lambda pod: pod["metadata"]["name"])]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +15,22 @@ from gangline_e2e.gpu_crds import install
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.isolation import isolated
 from gangline_e2e.scheduler import configuration, profile
-from gangline_e2e.webhook import Webhook
+from gangline_e2e.webhook import Webhook, patient
 from gangline_e2e.workloads import Manifest, gpu_pod, is_bound, is_running, is_succeeded, job, kwok_node
 from gangline_webhook.registration import at_url, mutating, validating
 
 from .conftest import StartGangline
 
 GPU_COUNT, RANKS = "topology.scheduler/gpu-count", "gangline.dev/ranks"
+BACKOFF_S = 90.0
+"""The Job controller makes a pod in place of one that has failed after up to 20 s."""
 COMPLETES = "gangline.dev/completes-after"
 INDEX = {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']", "apiVersion": "v1"}
 PROFILE = configuration(
     profile("gangs", enabled=[{"name": "GangPermit"}, {"name": "TopologyAnnotations", "weight": 1}])
 )
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +53,9 @@ async def api(plane: ControlPlane) -> AsyncIterator[Api]:
 async def webhook(api: Api, plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Webhook]:
     """A webhook that runs and is registered."""
     with Webhook(plane.kubeconfig, tmp_path) as running:
-        await api.create(mutating("gpu-scheduler-webhook", at_url(running.url("/mutate"), running.authority)))
-        await api.create(validating("gpu-scheduler-webhook", at_url(running.url("/validate"), running.authority)))
+        client = partial(at_url, authority=running.authority)
+        await api.create(patient(mutating("gpu-scheduler-webhook", client(running.url("/mutate")))))
+        await api.create(patient(validating("gpu-scheduler-webhook", client(running.url("/validate")))))
 
         async def called() -> bool:
             made = await _warnings(api, _job("probe", {RANKS: "pods"}, completionMode="NonIndexed"), dry=True)
@@ -78,13 +82,15 @@ async def test_an_unindexed_job_with_a_number_of_gpus_starts_as_a_whole_and_repl
     await api.delete(f"{api.pods}/{blocker['metadata']['name']}", at_once=True)
     first, *others = [pod["metadata"]["name"] for pod in await api.wait_for(api.pods, is_running, 4)]
     await _end(api, first, "Failed")
-    await api.wait_for(api.pods, lambda pod: is_running(pod) and pod["metadata"]["name"] not in (first, *others), 1)
+    await api.wait_for(
+        api.pods, lambda pod: is_running(pod) and pod["metadata"]["name"] not in (first, *others), 1, BACKOFF_S
+    )
     for name in others:
         await _end(api, name, "Succeeded")
     (last,) = [pod["metadata"]["name"] for pod in await api.list(api.pods) if is_running(pod)]
     await _end(api, last, "Failed")
 
-    await api.wait_for(api.pods, lambda pod: is_running(pod) and pod["metadata"]["name"] != last, 1)
+    await api.wait_for(api.pods, lambda pod: is_running(pod) and pod["metadata"]["name"] != last, 1, BACKOFF_S)
 
 
 async def test_all_completions_of_an_unindexed_job_run_also_when_fewer_are_left_than_run_at_once(

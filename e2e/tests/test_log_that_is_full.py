@@ -17,7 +17,7 @@ from gangline_e2e.workloads import gpu_pod, is_bound, kwok_node
 OURS = "gangline"
 PODS = 20
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(240)
 StartGangline = Callable[..., Gangline]
 
 

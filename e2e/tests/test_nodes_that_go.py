@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from gangline_e2e.workloads import Manifest, Manifests, gpu_pod, is_bound
 
 PLUGIN = Path(__file__).parents[1] / "hold_back_plugin"
 FABRIC = Fabric(nodes=3, gpus=8, leaves=1, spines=1)
-NODES = re.compile(r'^scheduler_scheduler_cache_size\{type="nodes"\} (\d+)', re.MULTILINE)
 GONE = "that was chosen is no longer there"
 
 pytestmark = pytest.mark.timeout(240)
@@ -51,8 +49,7 @@ class Story:
         """Wait until the scheduler knows of so many nodes."""
 
         def known() -> bool:
-            found = NODES.search(self._scheduler.metrics())
-            return found is not None and int(found[1]) == nodes
+            return self._scheduler.nodes() == nodes
 
         await self._until(known, f"the scheduler knows of {nodes} nodes")
 

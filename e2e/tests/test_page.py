@@ -18,8 +18,12 @@ from gangline_e2e.browser import PATIENCE, Browser, chromium, first_picture, hin
 from gangline_e2e.scenes import busy, small
 from gangline_e2e.shown import MadeUp
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.timeout(240), pytest.mark.asyncio(loop_scope="module")]
 VIEWS = ("Map", "Nodes", "Workloads", "Queue", "Timeline", "History")
+MEASURED = """() => {
+  const map = document.getElementById("canvas"), ratio = Math.min(2, window.devicePixelRatio || 1);
+  return map.width === Math.round(map.clientWidth * ratio) && map.height === Math.round(map.clientHeight * ratio);
+}"""
 SCRIPT = "<script>document.title='pwned'</script><img src=x onerror=document.title='pwned'>"
 
 
@@ -45,7 +49,8 @@ async def view(page: Page, name: str) -> None:
 
 
 async def expect_a_node_in_sight(page: Page) -> None:
-    """A click near the middle of the map chooses a node."""
+    """A click near the middle of the map chooses a node, once the page has measured the map."""
+    await page.wait_for_function(MEASURED)
     box = await page.locator("#canvas").bounding_box()
     assert box is not None
     await page.mouse.click(box["x"] + 0.4 * box["width"], box["y"] + box["height"] / 2)

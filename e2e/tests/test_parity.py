@@ -15,6 +15,7 @@ from gangline_e2e.api import Api
 from gangline_e2e.constraints import Objects, violations
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.isolation import isolated
+from gangline_e2e.noting import noting
 from gangline_e2e.scheduler import Gangline, configuration, profile
 from gangline_e2e.volumes import is_claim_bound
 from gangline_e2e.workloads import Manifest, Manifests, is_bound, is_ready
@@ -23,7 +24,7 @@ USER = "system:kube-scheduler"
 LATE = [pod["metadata"]["name"] for pod in mixed.late()]
 PLAIN = {f"plain-{i}" for i in range(mixed.GUARDED)}
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ async def _play(plane: ControlPlane) -> Outcome:
         claims = f"/api/v1/namespaces/{api.namespace}/persistentvolumeclaims"
         await api.wait_for(claims, is_claim_bound, mixed.BOUND_AT_ONCE)
         early = await api.create_many(mixed.early())
-        await api.wait_for(api.pods, is_bound, len(early), timeout_s=60)
+        await api.wait_for(api.pods, is_bound, len(early), timeout_s=120)
         await api.wait_for(f"/apis/policy/v1/namespaces/{api.namespace}/poddisruptionbudgets", _is_counted, 1)
 
         victims, nominated = await _preempt(api)
@@ -153,6 +154,7 @@ async def _play(plane: ControlPlane) -> Outcome:
         await api.wait_for(api.pods, _is_refused, len(LATE))
         events = f"/apis/events.k8s.io/v1/namespaces/{api.namespace}/events"
         preempted = await api.wait_for(events, _is_preempted_event, len(PLAIN))
+        await api.wait_for(claims, is_claim_bound, mixed.BOUND_AT_ONCE + mixed.BOUND_LATER)
         objects = Objects(
             await api.list(api.pods),
             await api.list("/api/v1/nodes"),
@@ -165,13 +167,14 @@ async def _play(plane: ControlPlane) -> Outcome:
 
 async def _preempt(api: Api) -> tuple[Manifests, Manifests]:
     """Create the urgent pods and wait until they are bound: the victims, and the pods while they were nominated."""
-    async with asyncio.TaskGroup() as group:
-        victims = group.create_task(api.wait_for(api.pods, _is_ending, len(PLAIN)))
-        nominated = group.create_task(api.wait_for(api.pods, lambda pod: bool(_nomination(pod)), 2))
+    async with (
+        noting(api, api.pods, _is_ending) as ending,
+        noting(api, api.pods, lambda pod: bool(_nomination(pod))) as nominated,
+    ):
         urgent = await api.create_many(mixed.urgent())
-    uids = {pod["metadata"]["uid"] for pod in urgent}
-    await api.wait_for(api.pods, lambda pod: pod["metadata"]["uid"] in uids and is_bound(pod), len(uids))
-    return victims.result(), nominated.result()
+        uids = {pod["metadata"]["uid"] for pod in urgent}
+        await api.wait_for(api.pods, lambda pod: pod["metadata"]["uid"] in uids and is_bound(pod), len(uids))
+        return await ending.until(len(PLAIN), "victims end"), await nominated.until(len(uids), "pods were nominated")
 
 
 def _preempted(outcome: Outcome) -> set[tuple[str, ...]]:

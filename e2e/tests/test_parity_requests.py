@@ -27,7 +27,7 @@ STEP = {"cpu": 100, "memory": 100 * MI}
 """One in a hundred of a node: scores are whole numbers from 0 to 100."""
 INFEASIBLE = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(300)
 StartControlPlane = Callable[[Options], ControlPlane]
 StartGangline = Callable[..., Gangline]
 
@@ -121,7 +121,7 @@ async def test_a_running_pod_takes_of_its_node_what_it_takes_for_kube_scheduler(
         asked = await api.create_many(
             probe for number in range(len(CASES)) for who in ("ours", "theirs") for probe in _probes(number, who)
         )
-        done = await api.wait_for(api.pods, _is_decided, len(asked), timeout_s=60)
+        done = await api.wait_for(api.pods, _is_decided, len(asked), timeout_s=120)
         scheduler.stop()  # before the pods go
 
     found = {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in done if _is_probe(pod)}

@@ -20,7 +20,7 @@ CONFIG = configuration(profile("spread"), profile("pack", args={"NodeResourcesFi
 TRAINING = {"key": "dedicated", "value": "training", "effect": "NoSchedule"}
 TOLERATION = {"key": "dedicated", "operator": "Equal", "value": "training", "effect": "NoSchedule"}
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 StartGangline = Callable[..., Gangline]
 
 
@@ -31,7 +31,7 @@ async def test_a_thousand_mixed_pods_of_two_profiles_go_where_they_may_and_fit(
     start_gangline(own_control_plane.kubeconfig, CONFIG)
     await empty.create_many(_mixed_pods())
 
-    pods = await empty.wait_for(empty.pods, is_bound, 1000, timeout_s=60)
+    pods = await empty.wait_for(empty.pods, is_bound, 1000, timeout_s=120)
 
     assert faults(pods, await empty.list(NODES)) == []
     assert {pod["spec"]["schedulerName"] for pod in pods} == {"spread", "pack"}

@@ -40,7 +40,7 @@ WITH_POD_GROUPS = (
     "--runtime-config=scheduling.k8s.io/v1alpha2=true",
 )
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 @asynccontextmanager
@@ -91,7 +91,7 @@ async def test_a_watch_of_metadata_goes_on_from_the_list(cluster: Api, control_p
         await cluster.merge(path, {"metadata": {"annotations": {"said": "two"}}})
         await cluster.delete(path)
         events = client.watch(DEPLOYMENTS, resource_version=start, namespace=cluster.namespace)
-        async with asyncio.timeout(30), aclosing(events):  # type: ignore[type-var]  # an async generator, by contract
+        async with asyncio.timeout(60), aclosing(events):  # type: ignore[type-var]  # an async generator, by contract
             async for event in events:
                 if event.object is not None:
                     seen.append((event.type, (event.object.metadata.annotations or {}).get("said", "")))

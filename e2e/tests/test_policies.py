@@ -38,7 +38,7 @@ from gangline_e2e.workloads import Manifest, binding
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 REFUSED = "only the scheduler sets gpu.scheduling/allocated"
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -23,7 +23,7 @@ StartControlPlane = Callable[[Options], ControlPlane]
 StartGangline = Callable[..., Gangline]
 SIZE = 3
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
 
 
 def configuration(**args: float) -> Manifest:
@@ -32,7 +32,7 @@ def configuration(**args: float) -> Manifest:
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "leaderElection": {"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"},
+        "leaderElection": {"leaseDuration": "12s", "renewDeadline": "9s", "retryPeriod": "500ms"},
         "profiles": [
             {
                 "schedulerName": "gangline",
@@ -63,6 +63,15 @@ class Story:
             return found[0] if len(found) == 1 and found[0]["metadata"]["name"].endswith(f"-{attempt}") else None
 
         return await self.api.until(only, f"there is request {attempt} alone")
+
+    async def template(self) -> Manifest:
+        """The only PodTemplate of the namespace, once it is there: it is written after the request."""
+
+        async def only() -> Manifest | None:
+            found = await self.templates()
+            return found[0] if len(found) == 1 else None
+
+        return await self.api.until(only, "there is one template")
 
     async def templates(self) -> list[Manifest]:
         """All PodTemplates of the namespace."""
@@ -126,7 +135,7 @@ async def test_the_autoscaler_brings_the_nodes_of_a_whole_gang(story: Story) -> 
 
     request = await story.requested()
     assert [each["count"] for each in request["spec"]["podSets"]] == [SIZE]
-    (template,) = await story.templates()
+    template = await story.template()
     assert template["metadata"]["name"] == request["spec"]["podSets"][0]["podTemplateRef"]["name"]
     assert template["template"]["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "8"}
     await story.told(request)
@@ -175,6 +184,7 @@ async def test_with_its_job_the_request_is_collected_even_if_no_scheduler_runs(s
     scheduler = story.start()
     await story.submit("train")
     request = await story.requested()
+    await story.template()
     await story.told(request)
     assert [owner["kind"] for owner in request["metadata"]["ownerReferences"]] == ["Job"]
     scheduler.stop()
@@ -214,4 +224,4 @@ async def test_a_cluster_without_the_definition_gets_it_later_and_the_gang_gets_
     async def is_there() -> bool:
         return bool(await story.api.list(path_of(story.api)))
 
-    await story.api.until(is_there, "there is a request", 60)
+    await story.api.until(is_there, "there is a request")

@@ -28,7 +28,7 @@ REQUIRED = {"gangline.dev/topology-required": "leaf"}
 RECOVERING = "gangline.dev/Recovering"
 OPTIONS = Options(controller_manager=True)
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,12 @@ async def test_lost_members_are_replaced_beside_the_others(story: Story) -> None
     await story.members.whole("train", 6, lost)
 
     assert len(before & story.uids("train")) == 4 and story.leaves("train") == leaf
-    assert any("room is kept on" in note for note in await story.notes("GangRecovering"))
+    await story.api.until(lambda: _noted(story, "GangRecovering", "room is kept on"), "an event says that room is kept")
     await story.api.until(lambda: _said(story, "GangRecovered"), "the members that ran on say that the gang is whole")
+
+
+async def _noted(story: Story, reason: str, what: str) -> bool:
+    return any(what in note for note in await story.notes(reason))
 
 
 async def _said(story: Story, reason: str) -> bool:

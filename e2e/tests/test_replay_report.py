@@ -11,7 +11,7 @@ from playwright.async_api import expect
 from gangline.main import cli
 from gangline_e2e.browser import chromium, hindrances
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 EVIL = "<img src=x onerror=document.title='pwned'>"
 TRACE = (
     "arrival,duration,pods,gpus,cpu,memory,priority\n"

@@ -18,7 +18,7 @@ SAMPLE = Path(__file__).parents[1] / "sample_plugin"
 PLUGIN = {"name": "PreferredLabel", "weight": 100}
 ANNOTATIONS = {"example.com/likes": "example.com/fast"}
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 StartGangline = Callable[..., Gangline]
 
 

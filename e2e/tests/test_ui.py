@@ -24,7 +24,7 @@ from gangline_e2e.workloads import gpu_pod, is_bound, kwok_node
 OURS, VIEWER = "gangline", "page-viewer"
 RBAC = "rbac.authorization.k8s.io"
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 StartGangline = Callable[..., Gangline]
 
 

@@ -18,7 +18,7 @@ from gangline_e2e.gpu_crds import NODE_STATUSES, install
 from gangline_e2e.gpu_fleet import configuration
 from gangline_e2e.harness import ControlPlane
 from gangline_e2e.scheduler import Gangline
-from gangline_e2e.webhook import Webhook
+from gangline_e2e.webhook import Webhook, patient, until_called
 from gangline_e2e.workloads import Manifest, binding, gpu_pod, is_bound, kwok_node
 from gangline_webhook.registration import at_url, mutating, validating
 
@@ -36,9 +36,10 @@ FROM_ANNOTATION = {
 }
 
 ORDER = {"name": "CUDA_DEVICE_ORDER", "value": "PCI_BUS_ID"}
+NONSENSE = {"preferredHcas": ["mlx5_0,mlx5_1"]}
 BY_ID = [FROM_ANNOTATION, ORDER]
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
@@ -46,9 +47,10 @@ async def webhook(empty: Api, own_control_plane: ControlPlane, tmp_path: Path) -
     """A webhook that runs and is registered, on a cluster with the CRDs."""
     await install(empty)
     with Webhook(own_control_plane.kubeconfig, tmp_path, ("gpu-scheduler", OTHER)) as running:
-        await empty.create(mutating("gpu-scheduler-webhook", _client(running, "/mutate")))
-        await empty.create(validating("gpu-scheduler-webhook", _client(running, "/validate")))
-        await _until_called(empty, _pod("probe", {CLAIM: "four"}))
+        await empty.create(patient(mutating("gpu-scheduler-webhook", _client(running, "/mutate"))))
+        await empty.create(patient(validating("gpu-scheduler-webhook", _client(running, "/validate"))))
+        await until_called(empty, _pod("probe", {CLAIM: "four"}))
+        await _until_refused(empty, _claim("probe", network=NONSENSE), "is no adapter")
         yield running
     log = running.log.read_text()
     assert "Traceback" not in log, log[-10_000:]
@@ -214,15 +216,10 @@ async def test_where_the_runtime_enforces_pods_that_request_gpus_are_told_their_
     empty: Api, own_control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     with Webhook(own_control_plane.kubeconfig, tmp_path, enforcement="runtime") as running:
-        await empty.create(
-            mutating(
-                "gpu-scheduler-webhook",
-                _client(running, "/mutate"),
-                enforcement="runtime",
-                own=(empty.namespace, "agent"),
-            )
-        )
-        await _until_called(empty, _pod("probe", {CLAIM: "four"}))
+        own_pods = (empty.namespace, "agent")
+        made = mutating("gpu-scheduler-webhook", _client(running, "/mutate"), enforcement="runtime", own=own_pods)
+        await empty.create(patient(made))
+        await until_called(empty, _pod("probe", {CLAIM: "four"}))
         whole = await empty.create(gpu_pod("whole", gpus=1, scheduler_name="gpu-scheduler"))
         foreign = await empty.create(gpu_pod("foreign", gpus=1))
         agent = _pod("agent", {CLAIM: "four"}, labels={"app": "agent"})
@@ -274,15 +271,13 @@ async def test_a_pod_whose_claim_does_not_exist_is_stored_with_a_warning(empty: 
 
 @pytest.mark.usefixtures("webhook")
 async def test_a_claim_that_the_schema_lets_through_is_refused_when_it_comes_and_when_it_changes(empty: Api) -> None:
-    nonsense = {"preferredHcas": ["mlx5_0,mlx5_1"]}
-
     with pytest.raises(Refused, match="'mlx5_0,mlx5_1' is no adapter"):
-        await empty.create(_claim("bad", network=nonsense))
+        await empty.create(_claim("bad", network=NONSENSE))
 
     await empty.create(_claim("good"))
     path = f"/apis/gpu.scheduling/v1/namespaces/{empty.namespace}/gpuclaims/good"
     with pytest.raises(Refused, match="'mlx5_0,mlx5_1' is no adapter"):
-        await empty.merge(path, {"spec": {"network": nonsense}})
+        await empty.merge(path, {"spec": {"network": NONSENSE}})
 
 
 @pytest.mark.usefixtures("webhook")
@@ -358,9 +353,9 @@ async def test_certificate_and_authority_are_replaced_while_it_runs(empty: Api, 
 
     webhook.renew()
     configuration = await empty.get(MUTATING)
-    new = mutating("gpu-scheduler-webhook", _client(webhook, "/mutate"), scheduler_names=[OTHER])
+    new = patient(mutating("gpu-scheduler-webhook", _client(webhook, "/mutate"), scheduler_names=[OTHER]))
     await empty.request("PUT", MUTATING, {**configuration, "webhooks": new["webhooks"]})
-    await _until_called(empty, probe)  # the new configuration alone sends this pod, and trusts only the new authority
+    await until_called(empty, probe)  # the new configuration alone sends this pod, and trusts only the new authority
 
     assert webhook.alive()
     assert "certificate reloaded" in webhook.log.read_text()
@@ -371,7 +366,7 @@ async def test_pods_are_created_while_it_is_down_and_injected_when_it_is_back(em
 
     alone = await empty.create(_pod("alone", {CLAIM: "four"}))
     webhook.start()
-    await _until_called(empty, _pod("probe", {CLAIM: "four"}))
+    await until_called(empty, _pod("probe", {CLAIM: "four"}))
     helped = await empty.create(_pod("helped", {CLAIM: "four"}))
 
     assert _env(alone) is None
@@ -390,7 +385,7 @@ async def test_a_pod_that_was_not_injected_is_not_bound_where_the_profile_requir
     webhook.stop()
     alone = await empty.create(_pod("alone", {CLAIM: "four"}))
     webhook.start()
-    await _until_called(empty, _pod("probe", {CLAIM: "four"}))
+    await until_called(empty, _pod("probe", {CLAIM: "four"}))
     await empty.create(_pod("helped", {CLAIM: "four"}))
 
     (helped,) = await empty.wait_for(empty.pods, is_bound, 1)
@@ -422,12 +417,13 @@ def _claim(name: str, **spec: Any) -> Manifest:
 
 
 async def _set_quota(api: Api, gpus: int, claims: int = 100) -> None:
-    """A quota of the namespace, with the status that its controller would give it."""
+    """A quota of the namespace, with the status that its controller would give it, once the API server obeys it."""
     hard = {"requests.nvidia.com/gpu": str(gpus), "count/gpuclaims.gpu.scheduling": str(claims)}
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "gpus"}, "spec": {"hard": hard}}
     await api.create(quota)
     path = f"/api/v1/namespaces/{api.namespace}/resourcequotas/gpus/status"
     await api.merge(path, {"status": {"hard": hard, "used": dict.fromkeys(hard, "0")}})
+    await _until_refused(api, gpu_pod("probe", gpus=gpus + 1), "exceeded quota: gpus")
 
 
 def _limit_range(**limits: Any) -> Manifest:
@@ -436,17 +432,19 @@ def _limit_range(**limits: Any) -> Manifest:
     return {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "gpus"}, "spec": spec}
 
 
-async def _until_refused(api: Api, pod: Manifest, why: str) -> None:
-    """Wait until a pod is refused for that reason: admission learns of new objects by a watch."""
+async def _until_refused(api: Api, made: Manifest, why: str) -> None:
+    """Wait until a pod or a claim is refused for that reason: admission learns of new objects by a watch."""
+    claims = f"/apis/gpu.scheduling/v1/namespaces/{api.namespace}/gpuclaims"
+    path = api.pods if made["kind"] == "Pod" else claims
 
     async def refused() -> bool:
         try:
-            await api.request("POST", api.pods, pod, dryRun="All")
+            await api.request("POST", path, made, dryRun="All")
         except Refused as error:
             return why in error.message
         return False
 
-    await api.until(refused, f"the pod is refused: {why}")
+    await api.until(refused, f"it is refused: {why}")
 
 
 def _env(pod: Manifest, container: str = "main") -> Any:
@@ -461,13 +459,3 @@ async def _create_warned(api: Api, pod: Manifest) -> tuple[Manifest, list[str]]:
         headers = answer.headers.getall("Warning", [])
         texts = [re.sub(r"\\(.)", r"\1", header.removeprefix('299 - "').removesuffix('"')) for header in headers]
         return await answer.json(), texts
-
-
-async def _until_called(api: Api, probe: Manifest) -> None:
-    """Wait until the API server calls the webhook for a pod: it learns of new configurations by a watch."""
-
-    async def called() -> bool:
-        dry = await api.request("POST", api.pods, probe, dryRun="All")
-        return _env(dry) is not None
-
-    await api.until(called, "the API server calls the webhook")
