@@ -17,8 +17,11 @@ from gangline_e2e import processes
 from gangline_e2e.certificates import Authority
 from gangline_e2e.errors import StartFailed
 from gangline_e2e.ports import free_ports
+from gangline_e2e.workloads import Manifest
 
 START_S = 30.0
+LONGEST_TIMEOUT = 30
+"""Seconds; the API server waits no longer for a webhook."""
 
 
 class Webhook:
@@ -110,3 +113,11 @@ class Webhook:
                 return str(answer.read().decode())
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return ""
+
+
+def insisting(registration: Manifest) -> Manifest:
+    """A registration with which the API server stores nothing that the webhook has not reviewed, however slow the
+    machine is: it waits as long as it can, and then refuses.
+    """
+    patience = {"timeoutSeconds": LONGEST_TIMEOUT, "failurePolicy": "Fail"}
+    return {**registration, "webhooks": [{**each, **patience} for each in registration["webhooks"]]}
