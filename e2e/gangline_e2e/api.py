@@ -27,8 +27,12 @@ from gangline_e2e.workloads import Manifest, Manifests, binding
 T = TypeVar("T")
 POLL_S = 0.1
 CONCURRENCY = 64
+CONNECT_S = 30.0
+"""Seconds until a connection has to be open, TLS included: a busy server is slow."""
 CLOSED_S = 40.0
 """Seconds until connections have to be closed: asyncio waits 30 s for the end of TLS on the other side."""
+LISTED_S = 10.0
+"""Seconds until a kind that the API server serves is in its discovery."""
 DROP_AT_ONCE = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
 SWEPT = frozenset({"delete", "list"})
 
@@ -48,7 +52,7 @@ async def connect(kubeconfig: Path, namespace: str = "default") -> AsyncIterator
         return opened[-1]
 
     connector = aiohttp.TCPConnector(ssl=_tls(settings), limit=CONCURRENCY * 2, socket_factory=open_socket)
-    timeout = aiohttp.ClientTimeout(total=60, sock_connect=5)
+    timeout = aiohttp.ClientTimeout(total=60, sock_connect=CONNECT_S)
     token = settings.api_key.get("BearerToken")
     headers = {"Authorization": token} if token else {}
     try:
@@ -266,7 +270,7 @@ class Api:
     async def lines(self, path: str, version: str, **params: str) -> AsyncIterator[bytes]:
         """The lines of a watch from a resource version on, one event a line, until the connection ends."""
         params |= {"watch": "true", "resourceVersion": version}
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
         async with self._session.get(path, params=params, timeout=timeout) as response:
             if response.status != 200:
                 await _answer(response)
@@ -356,12 +360,18 @@ class Api:
         return items
 
     async def _kind(self, manifest: Manifest) -> Kind:
+        """The kind of a manifest. The API server lists a new kind a moment after it serves the kind, so this waits."""
         key = manifest["apiVersion"], manifest["kind"]
-        if key not in self._kinds:
-            await self._discover()
-        if key not in self._kinds:
-            raise HarnessError(f"{key[0]} {key[1]}: the API server does not serve this kind")
-        return self._kinds[key]
+
+        async def listed() -> Kind | None:
+            if key not in self._kinds:
+                await self._discover()
+            return self._kinds.get(key)
+
+        try:
+            return await self.until(listed, "the kind is listed", LISTED_S)
+        except WaitedTooLong:
+            raise HarnessError(f"{key[0]} {key[1]}: the API server does not serve this kind") from None
 
     async def _discover(self) -> None:
         for root in ("/api", "/apis"):
