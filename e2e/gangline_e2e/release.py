@@ -36,6 +36,7 @@ PROMETHEUS = "prometheus"
 VALUES: Manifest = {
     "metrics": {"readers": [{"name": PROMETHEUS, "namespace": TEAM}]},
     "agent": {"simulate": "dgx-h100"},
+    "webhook": {"timeoutSeconds": 30},
     "policies": {"trustedUsers": [SIMULATOR]},
 }
 JOBS = f"/apis/batch/v1/namespaces/{TEAM}/jobs"
