@@ -140,10 +140,7 @@ async def test_no_device_gives_more_than_it_has_and_each_pod_has_what_its_claim_
 
 
 async def test_leases_annotations_and_claims_tell_the_same(full: Full) -> None:
-    async def claims_tell() -> bool:  # they are written in the background
-        return not misreported(await full.api.list(full.api.pods), await full.claims())
-
-    await full.api.until(claims_tell, "every claim tells of one of its pods", STALLED_S)
+    await _claims_tell(full)
     pods, leases = await _agreeing(full), await full.leases()
 
     names = {f"gpu-{node}-{id}" for pod in pods for node, id in devices_of(pod)}
@@ -154,6 +151,7 @@ async def test_kubectl_prints_claims_and_node_statuses_in_columns(full: Full) ->
     pods = await full.api.list(full.api.pods, labelSelector="kind=eight")
     pod = next(filter(is_bound, pods))
     name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
+    await _claims_tell(full)
 
     claims, statuses = await _kubectl(full, "get", "gclaim,gns")
 
@@ -193,6 +191,15 @@ async def test_deleted_pods_give_back_their_devices_and_no_others(full: Full) ->
     uids = {pod["metadata"]["uid"] for pod in victims}
     assert _given(pods, without=uids).items() <= _given(after, without=uids).items()
     assert _versions(leases, without=uids).items() <= _versions(await full.leases(), without=uids).items()
+
+
+async def _claims_tell(full: Full) -> None:
+    """Wait until every claim tells of one of its pods: the statuses are written in the background."""
+
+    async def tell() -> bool:
+        return not misreported(await full.api.list(full.api.pods), await full.claims())
+
+    await full.api.until(tell, "every claim tells of one of its pods", STALLED_S)
 
 
 async def _agreeing(full: Full) -> Manifests:
