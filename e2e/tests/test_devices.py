@@ -33,13 +33,14 @@ from gangline_e2e.devices import (
     locked,
     misreported,
 )
+from gangline_e2e.errors import Refused
 from gangline_e2e.gpu_crds import NODE_STATUSES, claim
 from gangline_e2e.gpu_fleet import SCHEDULER, configuration, fleet
 from gangline_e2e.harness import ControlPlane
 from gangline_e2e.isolation import isolated
 from gangline_e2e.ledger import LeaseLedger, PodLedger
 from gangline_e2e.scheduler import Gangline
-from gangline_e2e.webhook import Webhook
+from gangline_e2e.webhook import Webhook, insisting
 from gangline_e2e.workloads import Manifest, Manifests, gpu_pod, is_bound
 from gangline_webhook.registration import at_url, mutating, validating
 
@@ -254,10 +255,23 @@ async def _create_work(api: Api) -> Manifests:
         _pod(f"plain-{gpus}-{n}", f"plain-{gpus}", gpus=gpus) for gpus, count in PLAIN.items() for n in range(count)
     ]
     claims = [claim(f"{kind}-{n}", **spec) for kind, (count, spec) in OWN.items() for n in range(count)]
-    await api.create_many([*claims, *(claim(kind, **spec) for kind, (_, spec) in TEMPLATES.items())])
+    await api.create_many(claims)
+    for kind, (_, spec) in TEMPLATES.items():
+        await api.create(claim(kind, **spec))
+    await _webhook_knows(api, [*TEMPLATES][-1])
     random.Random(4).shuffle(pods)
     spares = [_pod(f"spare-{n}", "spare", gpus=1) for n in range(SPARES)]
     return await api.create_many([*pods, *spares])
+
+
+async def _webhook_knows(api: Api, kind: str) -> None:
+    """Wait until the webhook, which hears of claims by a watch, knows the claim that was created last."""
+
+    async def knows() -> bool:
+        dry = await api.request("POST", api.pods, _pod("probe", kind, kind), dryRun="All")
+        return bool(dry["spec"]["containers"][0].get("env") == _told(kind))
+
+    await api.until(knows, f"the webhook knows claim {kind}")
 
 
 def _pod(name: str, kind: str, uses: str = "", gpus: int = 0) -> Manifest:
@@ -268,10 +282,13 @@ def _pod(name: str, kind: str, uses: str = "", gpus: int = 0) -> Manifest:
 async def _register(api: Api, webhook: Webhook) -> None:
     """Have the API server call the webhook, and wait until it does."""
     for make, path in ((mutating, "/mutate"), (validating, "/validate")):
-        await api.create(make("gpu-scheduler-webhook", at_url(webhook.url(path), webhook.authority)))
+        await api.create(insisting(make("gpu-scheduler-webhook", at_url(webhook.url(path), webhook.authority))))
 
     async def called() -> bool:
-        dry = await api.request("POST", api.pods, _pod("probe", "probe", "probe"), dryRun="All")
+        try:
+            dry = await api.request("POST", api.pods, _pod("probe", "probe", "probe"), dryRun="All")
+        except Refused:  # it knows an older registration
+            return False
         return "env" in dry["spec"]["containers"][0]
 
     await api.until(called, "the API server calls the webhook")
