@@ -139,7 +139,7 @@ async def release(folder: Path, program: Path) -> AsyncIterator[Release]:
         before = await api.inventory()
         helm = Helm(program, folder / "helm", control_plane.kubeconfig)
         try:
-            await helm.install(RELEASE, VALUES, CHART, "--wait", "--timeout", "150s")
+            await helm.install(RELEASE, VALUES, CHART, "--wait", "--timeout", "300s")
         except HelmFailed as error:
             raise HelmFailed(f"{error}\n{kubelet.logs()[-10_000:]}") from None
         simulator = control_plane.kubeconfig_for(SIMULATOR, (ADMINS, f"{SIMULATOR}s"))

@@ -21,7 +21,7 @@ from gangline_e2e.ports import free_ports
 from gangline_e2e.processes import NO_ENV, Process
 from gangline_e2e.workloads import Manifest
 
-START_S = 30.0
+START_S = 90.0
 STOP_S = 10.0
 POLL_S = 0.05
 NAME = "gangline"

@@ -19,7 +19,7 @@ from gangline_e2e.errors import StartFailed
 from gangline_e2e.ports import free_ports
 from gangline_e2e.workloads import Manifest
 
-START_S = 30.0
+START_S = 90.0
 LONGEST_TIMEOUT = 30
 """Seconds; the API server waits no longer for a webhook."""
 

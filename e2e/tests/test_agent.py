@@ -43,7 +43,7 @@ RIGHTS = [
 
 StartAgent = Callable[..., Process]
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture

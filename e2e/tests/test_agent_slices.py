@@ -37,7 +37,7 @@ SMALLEST = f'device.attributes["{DRIVER}"].?profile.orValue("") == "1g.10gb"'
 
 StartAgent = Callable[..., Process]
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(300)
 
 
 @asynccontextmanager

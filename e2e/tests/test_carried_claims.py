@@ -29,7 +29,7 @@ CLAIM = "gpu.scheduling/claim"
 SCHEDULER = "gpu-scheduler"
 GANG = {"gang.scheduling.koordinator.sh/name": "train", "gang.scheduling.koordinator.sh/min-available": "3"}
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ SECRET = "gpu-scheduler-webhook-cert"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 BEGIN = b"BEGIN CERTIFICATE"
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 @dataclass(frozen=True, slots=True)

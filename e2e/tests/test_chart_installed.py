@@ -47,7 +47,7 @@ POD_GROUPS = {"upstream": "scheduling.k8s.io/v1alpha2", "scheduler-plugins": "sc
 DOMAINS = "/apis/topology.scheduler/v1alpha1/namespaces/kube-system/domainconfigs"
 HISTORY = f"{OWN}/configmaps/gangline-domain-history"
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -439,7 +439,7 @@ async def test_an_upgrade_brings_a_profile_without_restarting_the_schedulers(ins
 
     profiles = yaml.safe_load((CHART / "values.yaml").read_text())["profiles"]
     values = {**VALUES, "profiles": [*profiles, {"schedulerName": "spread"}]}
-    await installed.helm.upgrade(RELEASE, values, CHART, "--wait", "--timeout", "120s")
+    await installed.helm.upgrade(RELEASE, values, CHART, "--wait", "--timeout", "300s")
     await installed.api.create(gpu_pod("spread", scheduler_name="spread"))
 
     await installed.api.wait_for(installed.api.pods, is_running, 1)

@@ -20,7 +20,7 @@ POD_GROUPS = "podgroups.scheduling.x-k8s.io"
 KEPT = f"/apis/gpu.scheduling/v1/namespaces/{RELEASE}/gpuclaims/kept"
 StartControlPlane = Callable[[Options], ControlPlane]
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ POLICY = "claims-of-g3-stay-without-devices"
 ADMISSION = "admissionregistration.k8s.io/v1"
 POLICIES = f"/apis/{ADMISSION}/validatingadmissionpolicies"
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(300)
 StartGangline = Callable[..., Gangline]
 
 

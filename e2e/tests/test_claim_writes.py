@@ -32,7 +32,7 @@ ALLOCATION = model.ResourceClaimAllocation(
 FIRST = model.ResourceClaimConsumerReference(resource="pods", name="p", uid="uid-p")
 SECOND = model.ResourceClaimConsumerReference(resource="pods", name="q", uid="uid-q")
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 def _claim(version: str) -> Manifest:

@@ -176,7 +176,7 @@ GPU_SCHEDULER_MAP = yaml.safe_dump(
     }
 )
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(300)
 StartGangline = Callable[..., Gangline]
 
 

@@ -20,7 +20,7 @@ RELOADED_S = 60.0
 WEIGHT = {"plugins": {"score": {"enabled": [{"name": "NodeResourcesFit", "weight": -1}]}}}
 NO_PLUGIN = {"plugins": {"filter": {"enabled": [{"name": "Nonesuch"}]}}}
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(300)
 StartGangline = Callable[..., Gangline]
 
 

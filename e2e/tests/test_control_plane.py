@@ -25,7 +25,7 @@ from gangline_e2e.workloads import (
 StartControlPlane = Callable[[Options], ControlPlane]
 NODES = "/api/v1/nodes"
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 async def test_kwok_nodes_become_ready_with_their_resources_and_without_taints(

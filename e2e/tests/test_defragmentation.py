@@ -32,7 +32,7 @@ INTERVAL = "gangline.dev/checkpoint-interval"
 PROTECTED = "example.com/protected"
 """Set on pods that are not to be moved, with the reason; only the test reads it."""
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(300)
 
 
 @dataclass(slots=True)
