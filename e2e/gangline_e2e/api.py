@@ -11,7 +11,7 @@ import json
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,6 +34,7 @@ CLOSED_S = 40.0
 LISTED_S = 10.0
 """Seconds until a kind that the API server serves is in its discovery."""
 DROP_AT_ONCE = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+MADE_BY_CONTROLLERS = ("/pods", "/resourceclaims")
 SWEPT = frozenset({"delete", "list"})
 
 
@@ -315,11 +316,30 @@ class Api:
             for kind in self._kinds.values()
             if kind.namespaced and kind.verbs >= SWEPT
         }
+        used = {each for each in collections.values() if each.endswith(MADE_BY_CONTROLLERS)}
         for collection in sorted(collections.values(), key=self.pods.__eq__):  # pods after their owners
             names = [item["metadata"]["name"] for item in await self._list_if_served(collection)]
             await self.delete_many(f"{collection}/{name}" for name in names)
+            used |= {collection} if names else set()
+        await self.until(partial(self._is_swept, used), f"nothing in {self.namespace} waits for a controller")
         await self.delete_many(sorted(self._cluster_wide))
         self._cluster_wide.clear()
+
+    async def _is_swept(self, collections: Iterable[str]) -> bool:
+        """Whether nothing is left that a controller has made meanwhile, or has to let go; what is left is deleted.
+
+        A ResourceClaim that outlives its namespace keeps its devices for ever: no controller can write it any more.
+        """
+        left: dict[str, Manifest] = {}
+        for collection in collections:
+            for item in await self._list_if_served(collection):
+                if collection.endswith(MADE_BY_CONTROLLERS) or "deletionTimestamp" in item["metadata"]:
+                    left[f"{collection}/{item['metadata']['name']}"] = item
+        await self.delete_many(left)
+        for path in [path for path, item in left.items() if item["metadata"].get("finalizers")]:
+            with suppress(Refused):  # it is gone, or changes at this moment
+                await self.merge(path, {"metadata": {"finalizers": None}})
+        return not left
 
     async def _list_if_served(self, collection: str) -> Manifests:
         """The objects of a collection; none if the API server does not serve the custom resource yet, or no longer."""

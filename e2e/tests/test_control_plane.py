@@ -13,6 +13,7 @@ from gangline_e2e.errors import Refused, StartFailed, WaitedTooLong
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.isolation import isolated
 from gangline_e2e.workloads import (
+    Manifest,
     gpu_pod,
     is_bound,
     is_ready,
@@ -107,12 +108,13 @@ async def test_a_test_leaves_nothing_behind(start_control_plane: StartControlPla
     control_plane = start_control_plane(Options())
     async with isolated(control_plane) as api:
         namespace = api.namespace
-        await api.create_many([kwok_node("mine-0"), gpu_pod("mine")])
+        await api.create_many([kwok_node("mine-0"), gpu_pod("mine"), _protected_claim()])
         await api.bind("mine", "mine-0")
         await api.wait_for(api.pods, is_running, 1)
 
     async with connect(control_plane.kubeconfig, namespace) as api:
         assert await api.list("/api/v1/pods") == []
+        assert await api.list("/apis/resource.k8s.io/v1/resourceclaims") == []
         assert await api.list(NODES) == []
         with pytest.raises(Refused, match="404"):
             await api.get(f"/api/v1/namespaces/{namespace}")
@@ -173,6 +175,14 @@ async def test_the_controllers_turn_a_job_into_pods_that_a_scheduler_binds(
 
     assert {pod["spec"]["nodeName"] for pod in pods} == {"job-0"}
     assert scheduler.usage().cpu_s > 0
+
+
+def _protected_claim() -> Manifest:
+    """A ResourceClaim with a finalizer, as one that has devices."""
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
+    metadata = {"name": "kept", "finalizers": ["resource.kubernetes.io/delete-protection"]}
+    spec = {"devices": {"requests": [request]}}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": spec}
 
 
 def _is_one_of(names: set[str], item: dict[str, dict[str, str]]) -> bool:
