@@ -17,9 +17,11 @@ from gangline_e2e.gangs import pod_of
 from gangline_e2e.gpu_crds import NODE_STATUSES, node_status
 from gangline_e2e.workloads import Manifest, is_bound
 
-READY_S, LEADS_S = 40.0, 30.0
+READY_S, LEADS_S = 60.0, 60.0
 DIES_S = 15.0
 """How long a scheduler with a failpoint may live as the leader; then it is killed."""
+MISSED_S = 60.0
+"""The same where every failpoint has to be reached, on a slow machine too."""
 WAIT_S = 60.0
 LATE = "annotation."
 """Failpoints that are passed only when a pod gets its devices after it was bound."""
@@ -49,7 +51,7 @@ async def dies_at(site: Site, said: str, work: Callable[[], Awaitable[None]]) ->
         await hand_over(site, leader, doomed)
         replicas.release(leader)
         await work()
-        return await _dies(doomed)
+        return await _dies(doomed, DIES_S)
     finally:
         replicas.release(leader)
         replicas.release(doomed)
@@ -76,7 +78,7 @@ async def at_each(site: Site, seed: int, history: HistoryFile, say: Callable[[st
         leader.start()
         if doomed.scheduler.alive():
             await (_fill_report(site, FABRIC.nodes + number) if name.startswith(LATE) else _churn(site, rng, number))
-        died = await _dies(doomed)
+        died = await _dies(doomed, MISSED_S)
         if number + 1 < len(names):
             _arm(doomed, names[number + 1])
         await site.recorder.caught_up()
@@ -142,9 +144,9 @@ async def hand_over(site: Site, leader: Replica, doomed: Replica) -> None:
     await site.api.until(lambda: _leads_or_died(doomed), f"{doomed.name} leads", LEADS_S)
 
 
-async def _dies(doomed: Replica) -> bool:
+async def _dies(doomed: Replica, seconds: float) -> bool:
     """Whether a process dies by itself in time; otherwise it is killed."""
-    died = await asyncio.to_thread(doomed.scheduler.process.wait, DIES_S)
+    died = await asyncio.to_thread(doomed.scheduler.process.wait, seconds)
     if not died:
         await asyncio.to_thread(doomed.kill)
     return died

@@ -11,7 +11,7 @@ import json
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,11 +28,15 @@ T = TypeVar("T")
 POLL_S = 0.1
 PATIENCE_S = 60.0
 """Seconds to wait for a condition that comes true at once: any process may stand still for some seconds before that."""
-CONNECT_S = 30.0
 CONCURRENCY = 64
+CONNECT_S = 30.0
+"""Seconds until a connection has to be open, TLS included: a busy server is slow."""
 CLOSED_S = 40.0
 """Seconds until connections have to be closed: asyncio waits 30 s for the end of TLS on the other side."""
+LISTED_S = 10.0
+"""Seconds until a kind that the API server serves is in its discovery."""
 DROP_AT_ONCE = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+MADE_BY_CONTROLLERS = ("/pods", "/resourceclaims")
 SWEPT = frozenset({"delete", "list"})
 
 
@@ -314,11 +318,30 @@ class Api:
             for kind in self._kinds.values()
             if kind.namespaced and kind.verbs >= SWEPT
         }
+        used = {each for each in collections.values() if each.endswith(MADE_BY_CONTROLLERS)}
         for collection in sorted(collections.values(), key=self.pods.__eq__):  # pods after their owners
             names = [item["metadata"]["name"] for item in await self._list_if_served(collection)]
             await self.delete_many(f"{collection}/{name}" for name in names)
+            used |= {collection} if names else set()
+        await self.until(partial(self._is_swept, used), f"nothing in {self.namespace} waits for a controller")
         await self.delete_many(sorted(self._cluster_wide))
         self._cluster_wide.clear()
+
+    async def _is_swept(self, collections: Iterable[str]) -> bool:
+        """Whether nothing is left that a controller has made meanwhile, or has to let go; what is left is deleted.
+
+        A ResourceClaim that outlives its namespace keeps its devices for ever: no controller can write it any more.
+        """
+        left: dict[str, Manifest] = {}
+        for collection in collections:
+            for item in await self._list_if_served(collection):
+                if collection.endswith(MADE_BY_CONTROLLERS) or "deletionTimestamp" in item["metadata"]:
+                    left[f"{collection}/{item['metadata']['name']}"] = item
+        await self.delete_many(left)
+        for path in [path for path, item in left.items() if item["metadata"].get("finalizers")]:
+            with suppress(Refused):  # it is gone, or changes at this moment
+                await self.merge(path, {"metadata": {"finalizers": None}})
+        return not left
 
     async def _list_if_served(self, collection: str) -> Manifests:
         """The objects of a collection; none if the API server does not serve the custom resource yet, or no longer."""
@@ -359,15 +382,18 @@ class Api:
         return items
 
     async def _kind(self, manifest: Manifest) -> Kind:
-        """The kind of an object; a custom resource is discovered a moment after it is served."""
+        """The kind of a manifest. The API server lists a new kind a moment after it serves the kind, so this waits."""
         key = manifest["apiVersion"], manifest["kind"]
 
-        async def discovered() -> Kind | None:
+        async def listed() -> Kind | None:
             if key not in self._kinds:
                 await self._discover()
             return self._kinds.get(key)
 
-        return await self.until(discovered, f"the API server says that it serves {key[0]} {key[1]}")
+        try:
+            return await self.until(listed, "the kind is listed", LISTED_S)
+        except WaitedTooLong:
+            raise HarnessError(f"{key[0]} {key[1]}: the API server does not serve this kind") from None
 
     async def _discover(self) -> None:
         for root in ("/api", "/apis"):

@@ -19,7 +19,7 @@ CHART = Path(__file__).parents[2] / "charts/gpu-scheduler"
 RELEASE = "gpu-scheduler"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
-TIMEOUT_S = 180
+TIMEOUT_S = 400
 
 
 class HelmFailed(HarnessError):

@@ -46,10 +46,6 @@ class PodLedger:
         """Wait until a pod has a node."""
         await self._bound[uid].wait()
 
-    async def has_bound(self, count: int) -> bool:
-        """Whether so many pods have got a node so far."""
-        return len(self.ever_bound) >= count
-
     def _upsert(self, pod: Manifest) -> None:
         uid = pod["metadata"]["uid"]
         self.pods[uid] = pod

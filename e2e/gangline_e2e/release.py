@@ -36,6 +36,7 @@ PROMETHEUS = "prometheus"
 VALUES: Manifest = {
     "metrics": {"readers": [{"name": PROMETHEUS, "namespace": TEAM}]},
     "agent": {"simulate": "dgx-h100"},
+    "webhook": {"timeoutSeconds": 30},
     "policies": {"trustedUsers": [SIMULATOR]},
 }
 JOBS = f"/apis/batch/v1/namespaces/{TEAM}/jobs"
@@ -138,7 +139,7 @@ async def release(folder: Path, program: Path) -> AsyncIterator[Release]:
         before = await api.inventory()
         helm = Helm(program, folder / "helm", control_plane.kubeconfig)
         try:
-            await helm.install(RELEASE, VALUES, CHART, "--wait", "--timeout", "150s")
+            await helm.install(RELEASE, VALUES, CHART, "--wait", "--timeout", "300s")
         except HelmFailed as error:
             raise HelmFailed(f"{error}\n{kubelet.logs()[-10_000:]}") from None
         simulator = control_plane.kubeconfig_for(SIMULATOR, (ADMINS, f"{SIMULATOR}s"))

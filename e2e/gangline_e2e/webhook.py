@@ -34,6 +34,12 @@ def patient(configuration: Manifest) -> Manifest:
     return {**configuration, "webhooks": webhooks}
 
 
+def insisting(configuration: Manifest) -> Manifest:
+    """As `patient`; then the API server refuses what the webhook has not reviewed."""
+    webhooks = [{**each, "failurePolicy": "Fail"} for each in patient(configuration)["webhooks"]]
+    return {**configuration, "webhooks": webhooks}
+
+
 async def until_called(api: Api, probe: Manifest) -> None:
     """Wait until the API server calls the webhook for a pod, as it would have devices: it learns of new configurations
     by a watch.

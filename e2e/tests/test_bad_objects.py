@@ -38,7 +38,7 @@ ODD_PODS = {
     "wants-fractions": {"cpu": "0.1234567", "memory": "1000000500m"},
 }
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(300)
 StartGangline = Callable[..., Gangline]
 
 

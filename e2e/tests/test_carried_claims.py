@@ -20,7 +20,7 @@ from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.isolation import isolated
 from gangline_e2e.scheduler import Gangline
 from gangline_e2e.versions import GROUP
-from gangline_e2e.webhook import Webhook
+from gangline_e2e.webhook import Webhook, insisting
 from gangline_e2e.workloads import Manifest, Manifests, gpu_pod, is_bound, is_unschedulable, kwok_node
 from gangline_webhook.registration import at_url, mutating, validating
 
@@ -29,7 +29,7 @@ CLAIM = "gpu.scheduling/claim"
 SCHEDULER = "gpu-scheduler"
 GANG = {"gang.scheduling.koordinator.sh/name": "train", "gang.scheduling.koordinator.sh/min-available": "3"}
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ async def api(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Api]:
         with ExitStack() as stack:
             webhook = stack.enter_context(Webhook(plane.kubeconfig, tmp_path, (SCHEDULER,)))
             for make, path in ((mutating, "/mutate"), (validating, "/validate")):
-                await api.create(make("carried-claims", at_url(webhook.url(path), webhook.authority)))
+                await api.create(insisting(make("carried-claims", at_url(webhook.url(path), webhook.authority))))
             scheduler = stack.enter_context(Gangline(plane.kubeconfig, tmp_path / "gangline", config))
             await _until_called(api)
             yield api
@@ -59,7 +59,7 @@ async def api(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Api]:
 async def test_a_pod_is_bound_with_the_devices_of_its_resource_claim_and_the_gpu_claim_shows_them(api: Api) -> None:
     await api.create(_claim("pair", {"count": 2}, {"mode": "Required", "linkAttribute": f"{DRIVER}/island"}))
 
-    stored = await api.create(_pod("p", "pair"))
+    stored = await _create(api, _pod("p", "pair"))
     (bound,) = await api.wait_for(api.pods, is_bound, 1)
     status = (await _claims(api, "Bound"))[0]["status"]
 
@@ -81,7 +81,8 @@ async def test_a_pod_is_bound_with_the_devices_of_its_resource_claim_and_the_gpu
 async def test_a_gang_of_such_pods_is_placed_as_a_whole(api: Api) -> None:
     await api.create(_claim("two", {"count": 2}))
 
-    await api.create_many(_pod(f"worker-{number}", "two", GANG) for number in range(3))
+    for number in range(3):
+        await _create(api, _pod(f"worker-{number}", "two", GANG))
     await api.wait_for(api.pods, is_bound, 3)
 
     devices = [
@@ -95,8 +96,9 @@ async def test_a_gang_of_such_pods_is_placed_as_a_whole(api: Api) -> None:
 async def test_explain_says_why_such_a_pod_waits(api: Api, plane: ControlPlane) -> None:
     labels = {"matchLabels": {"rack": "none"}}
     await api.create_many([_claim("five", {"count": 5}), _claim("elsewhere", {"count": 1}, selector=labels)])
-    await api.create_many([_pod("greedy", "five"), _pod("picky", "elsewhere")])
-    await api.wait_for(api.pods, is_unschedulable, 2)
+    for pod in (_pod("greedy", "five"), _pod("picky", "elsewhere")):
+        await _create(api, pod)
+    await api.wait_for(api.pods, lambda each: is_unschedulable(each) and _has_resource_claim(each), 2)
 
     assert "cannot allocate all claims" in await _explained(plane, api, "greedy")
     assert "didn't match the claim's selector" in await _explained(plane, api, "picky")
@@ -104,12 +106,13 @@ async def test_explain_says_why_such_a_pod_waits(api: Api, plane: ControlPlane) 
 
 async def test_after_a_change_new_pods_get_the_new_template_and_the_claim_goes_with_its_templates(api: Api) -> None:
     await api.create(_claim("some", {"count": 1}))
-    first = await api.create(_pod("first", "some"))
+    first = await _create(api, _pod("first", "some"))
     await api.wait_for(api.pods, is_bound, 1)
 
     await api.merge(f"{_gpu_claims(api)}/some", {"spec": {"devices": {"count": 3}}})
-    second = await _until_another_template(api, first)
+    second = await _create(api, _pod("second", "some"), before=first)
     await api.wait_for(api.pods, is_bound, 2)
+    await api.wait_for(_of(api, "resourceclaims"), _is_allocated, 2)
     assert sorted(map(_count, await api.list(_of(api, "resourceclaims")))) == [1, 3]
     assert second["spec"]["resourceClaims"] != first["spec"]["resourceClaims"]
 
@@ -123,21 +126,14 @@ async def test_after_a_change_new_pods_get_the_new_template_and_the_claim_goes_w
 
 async def test_a_strangers_template_stays_and_the_claim_says_so(api: Api) -> None:
     await api.create(_claim("probe", {"count": 2}))
-    dry = await api.request("POST", api.pods, _pod("dry", "probe"), dryRun="All")
-    name = dry["spec"]["resourceClaims"][0]["resourceClaimTemplateName"]
+    (template,) = await api.wait_for(_of(api, "resourceclaimtemplates"), lambda each: True, 1)
+    name = template["metadata"]["name"]
     await api.delete(f"{_gpu_claims(api)}/probe")
-
-    async def is_gone() -> bool:
-        return not await api.list(_of(api, "resourceclaimtemplates"))
-
-    await api.until(is_gone, "the template of the first claim is gone", 60)
-    theirs = {"devices": {"requests": [{"name": "any", "exactly": {"deviceClassName": DRIVER, "count": 4}}]}}
-    kind = {"apiVersion": f"{GROUP}/v1", "kind": "ResourceClaimTemplate"}
-    await api.create({**kind, "metadata": {"name": name}, "spec": {"spec": theirs}})
+    await _create_in_its_place(api, name)
     await api.create(_claim("probe", {"count": 2}))
-    await api.create(_pod("p", "probe"))
-
     (failed,) = await _claims(api, "Failed")
+    await _create(api, _pod("p", "probe"))
+
     assert f"ResourceClaimTemplate {name} exists, and does not belong to the GpuClaim" in failed["status"]["message"]
 
     def is_told(pod: Manifest) -> bool:
@@ -167,8 +163,7 @@ async def test_a_claim_that_cannot_be_carried_out_is_refused(
 
 async def test_mistakes_of_pods_are_refused_or_told(api: Api) -> None:
     await api.create(_claim("one", {"count": 1}))
-    with pytest.raises(Refused, match="both would count"):
-        await api.create(gpu_pod("p", gpus=1, scheduler_name=SCHEDULER, annotations={CLAIM: "one"}))
+    await api.until(lambda: _is_refused(api, _with_both("one"), "both would count"), "the pod is refused")
 
     await api.create(_pod("early", "late"))
     await api.create(_claim("late", {"count": 1}))
@@ -240,22 +235,78 @@ def _count(claim: Manifest) -> Any:
     return claim["spec"]["devices"]["requests"][0]["exactly"]["count"]
 
 
-async def _until_another_template(api: Api, before: Manifest) -> Manifest:
-    """Create a pod once the webhook has seen the change of its claim: until then a dry run names the old template."""
+def _is_allocated(claim: Manifest) -> bool:
+    return bool(claim.get("status", {}).get("allocation"))
 
-    async def is_seen() -> bool:
-        dry = await api.request("POST", api.pods, _pod("dry", "some"), dryRun="All")
-        return bool(dry["spec"]["resourceClaims"] != before["spec"]["resourceClaims"])
 
-    await api.until(is_seen, "the webhook has seen the change")
-    return await api.create(_pod("second", "some"))
+def _has_resource_claim(pod: Manifest) -> bool:
+    return bool(pod["status"].get("resourceClaimStatuses"))
+
+
+async def _create(api: Api, pod: Manifest, before: Manifest | None = None) -> Manifest:
+    """Create a pod that names a template; with ``before`` another one than this pod does.
+
+    The webhook hears of claims by a watch and does not wait for that, so a pod that comes too early is created anew.
+    """
+    old = before["spec"]["resourceClaims"] if before is not None else None
+
+    async def is_right() -> Manifest | None:
+        dry = await api.request("POST", api.pods, pod, dryRun="All")
+        if dry["spec"].get("resourceClaims", old) == old:
+            return None
+        made = await api.create(pod)
+        if made["spec"].get("resourceClaims", old) != old:
+            return made
+        await api.delete(f"{api.pods}/{made['metadata']['name']}", at_once=True)
+        return None
+
+    return await api.until(is_right, f"pod {pod['metadata']['name']} names a template")
+
+
+async def _create_in_its_place(api: Api, name: str) -> None:
+    """Create somebody else's template, once the garbage collector has deleted the one that has its name."""
+    theirs = {"devices": {"requests": [{"name": "any", "exactly": {"deviceClassName": DRIVER, "count": 4}}]}}
+    kind = {"apiVersion": f"{GROUP}/v1", "kind": "ResourceClaimTemplate"}
+
+    async def is_created() -> bool:
+        try:
+            await api.create({**kind, "metadata": {"name": name}, "spec": {"spec": theirs}})
+        except Refused as error:
+            if error.status != 409:
+                raise
+            return False
+        return True
+
+    await api.until(is_created, "the template of the first claim is gone", 60)
+
+
+def _with_both(claim: str) -> Manifest:
+    """A pod that has a claim and asks for a GPU besides."""
+    return gpu_pod("both", gpus=1, scheduler_name=SCHEDULER, annotations={CLAIM: claim})
+
+
+async def _is_refused(api: Api, manifest: Manifest, why: str) -> bool:
+    """Whether an object would be refused for this reason."""
+    path = api.pods if manifest["kind"] == "Pod" else _gpu_claims(api)
+    try:
+        await api.request("POST", path, manifest, dryRun="All")
+    except Refused as error:
+        return why in error.message
+    return False
 
 
 async def _until_called(api: Api) -> None:
-    """Wait until the API server calls the webhook: it learns of new configurations by a watch."""
+    """Wait until the API server calls the webhook for pods and for claims: it learns of both by watches."""
 
     async def is_called() -> bool:
-        dry = await api.request("POST", api.pods, _pod("dry", "none"), dryRun="All")
+        try:
+            dry = await api.request("POST", api.pods, _pod("dry", "none"), dryRun="All")
+        except Refused:  # it knows the webhook of the test before still
+            return False
         return "env" in dry["spec"]["containers"][0]
 
-    await api.until(is_called, "the API server calls the webhook")
+    await api.until(is_called, "the API server calls the webhook for pods")
+    wrong = _claim("wrong", {"count": 33})
+    await api.until(
+        lambda: _is_refused(api, wrong, "at most 32 devices"), "the API server calls the webhook for claims"
+    )

@@ -17,7 +17,7 @@ import pytest
 from gangline_e2e.api import Api
 from gangline_e2e.errors import Refused
 from gangline_e2e.harness import ControlPlane
-from gangline_e2e.webhook import Webhook
+from gangline_e2e.webhook import Webhook, insisting
 from gangline_e2e.workloads import Manifest, gpu_pod
 from gangline_webhook.registration import at_service, mutating, validating
 
@@ -26,7 +26,7 @@ SECRET = "gpu-scheduler-webhook-cert"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 BEGIN = b"BEGIN CERTIFICATE"
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ async def installed(empty: Api, own_control_plane: ControlPlane, tmp_path: Path)
     for path, registration in (("/mutate", mutating), ("/validate", validating)):
         client = at_service(empty.namespace, SERVICE, path, b"")
         client["service"]["port"] = port
-        await empty.create(registration(made.name, client, failure_policy="Fail"))
+        await empty.create(insisting(registration(made.name, client)))
     yield made
     webhook.stop()
 

@@ -19,7 +19,7 @@ from gangline_e2e.workloads import Manifest, Manifests
 from gangline_webhook import registration
 from gangline_webhook.enforcing import ENFORCEMENTS, Enforcement
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 MONITORING = {
     "serviceMonitor": {"enabled": True},

@@ -10,6 +10,7 @@ import base64
 import re
 from collections.abc import AsyncIterator
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -26,7 +27,7 @@ from gangline_e2e.egress import container_port
 from gangline_e2e.errors import Refused, WaitedTooLong
 from gangline_e2e.gpu_crds import NODE_STATUSES, node_status
 from gangline_e2e.leaf_spine import LEAF, leaf_spine
-from gangline_e2e.release import GPU_NODES, OWN, TEAM, VALUES, Release, release
+from gangline_e2e.release import EXAMPLES, GPU_NODES, OWN, TEAM, VALUES, Release, release
 from gangline_e2e.workloads import (
     Manifest,
     cuda_devices,
@@ -34,7 +35,6 @@ from gangline_e2e.workloads import (
     is_bound,
     is_pod_ready,
     is_running,
-    is_unschedulable,
     priority_class,
 )
 
@@ -47,7 +47,7 @@ POD_GROUPS = {"upstream": "scheduling.k8s.io/v1alpha2", "scheduler-plugins": "sc
 DOMAINS = "/apis/topology.scheduler/v1alpha1/namespaces/kube-system/domainconfigs"
 HISTORY = f"{OWN}/configmaps/gangline-domain-history"
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -70,10 +70,12 @@ async def installed(whole: Release) -> AsyncIterator[Release]:
 async def leaves(installed: Release, tmp_path: Path) -> AsyncIterator[dict[str, set[str]]]:
     """The nodes of four more leaves, by leaf."""
     async with leaf_spine(installed, tmp_path) as leaves:
+        await _until_scheduler_knows(installed, sorted(set().union(*leaves.values())))
         yield leaves
 
 
 async def test_install_returns_when_every_pod_is_ready(installed: Release) -> None:
+    await installed.until_ready("gpu-scheduler-agent", 5)  # for helm, one agent may be missing
     replicas = [*await installed.pods("gpu-scheduler"), *await installed.pods("gpu-scheduler-webhook")]
     agents = await installed.pods("gpu-scheduler-agent")
 
@@ -158,6 +160,7 @@ async def test_an_agent_may_label_its_own_node_only(
 async def test_the_first_steps_work_beside_the_release_with_a_claim_and_a_limit(installed: Release) -> None:
     api = installed.api
     await api.create(quick_start.CLAIM)
+    await _until_told(installed, quick_start.pod("cuda-a"), "0")
     await api.create(quick_start.pod("cuda-a"))
     (first,) = await api.wait_for(f"{OWN}/pods", lambda each: _name(each) == "cuda-a" and is_running(each), 1)
     node = first["spec"]["nodeName"]
@@ -171,7 +174,9 @@ async def test_the_first_steps_work_beside_the_release_with_a_claim_and_a_limit(
         assert pod["spec"]["containers"][0]["resources"]["requests"] == {"nvidia.com/gpu": "1"}
         lease = await api.get(f"/apis/coordination.k8s.io/v1/namespaces/{RELEASE}/leases/gpu-{node}-{uid}")
         assert lease["spec"]["holderIdentity"] == pod["metadata"]["uid"]
-    heads, rows = await api.table(f"/apis/gpu.scheduling/v1/namespaces/{RELEASE}/gpuclaims")
+    claims = f"/apis/gpu.scheduling/v1/namespaces/{RELEASE}/gpuclaims"
+    await api.wait_for(claims, lambda each: each.get("status", {}).get("phase") == "Bound", 1)
+    heads, rows = await api.table(claims)
     assert [heads[:4], heads[-1]] == [["NAME", "REQ", "POLICY", "TOPOLOGY"], "AGE"]
     assert dict(zip(heads, rows[0], strict=True))["ALLOCATED"] in [f"{node}:{uid}" for uid in ids]
     heads, rows = await api.table(NODE_STATUSES)
@@ -181,15 +186,26 @@ async def test_the_first_steps_work_beside_the_release_with_a_claim_and_a_limit(
     }
     for name in ("cuda-a", "cuda-b"):
         await api.delete(f"{OWN}/pods/{name}")
-    await api.delete(f"/apis/gpu.scheduling/v1/namespaces/{RELEASE}/gpuclaims/single-gpu")
+    await api.delete(f"{claims}/single-gpu")
+
+    async def gone() -> bool:
+        return not {"cuda-a", "cuda-b"} & {_name(each) for each in await api.list(f"{OWN}/pods")}
+
+    await api.until(gone, "both pods are gone")
 
 
 async def test_a_claim_and_a_limit_that_disagree_are_refused_beside_the_release(installed: Release) -> None:
     await installed.api.create({**quick_start.CLAIM, "spec": {"devices": {"count": 2}}})
 
-    with pytest.raises(Refused, match=r"GpuClaim single-gpu gives the pod 2 GPUs, and its requests for .* are 1"):
-        await installed.api.create(quick_start.pod("cuda-a"))
+    async def refused() -> bool:
+        try:
+            await installed.api.request("POST", f"{OWN}/pods", quick_start.pod("cuda-a"), dryRun="All")
+        except Refused as error:
+            said = r"GpuClaim single-gpu gives the pod 2 GPUs, and its requests for .* are 1"
+            return re.search(said, error.message) is not None
+        return False
 
+    await installed.api.until(refused, "the webhook has seen the claim and refuses the pod")
     await installed.api.delete(f"/apis/gpu.scheduling/v1/namespaces/{RELEASE}/gpuclaims/single-gpu")
 
 
@@ -214,7 +230,9 @@ async def test_the_configuration_of_leaves_is_found_in_kube_system_and_told_of_i
 
 
 async def test_a_pod_with_a_claim_gets_linked_devices_and_sees_them(installed: Release) -> None:
-    await installed.apply("claim/claim.yaml", "claim/pod.yaml")
+    await installed.apply("claim/claim.yaml")
+    await _until_told(installed, _claim_pod(), "0,1")
+    await installed.apply("claim/pod.yaml")
 
     (pod,) = await installed.api.wait_for(installed.api.pods, is_running, 1)
 
@@ -261,7 +279,7 @@ async def test_a_leaf_spine_job_takes_one_complete_leaf(installed: Release, leav
             "spec": {"type": "leaf"},
         }
     )
-    await installed.apply("leaf-spine/job.yaml")
+    await _apply_job(installed)
 
     pods = await installed.api.wait_for(installed.api.pods, is_running, 4)
 
@@ -294,7 +312,7 @@ async def test_a_leaf_spine_job_leaves_out_a_leaf_that_is_in_use(
     await installed.api.create(_pod("single", gpus=1, **there))
     await installed.api.wait_for(installed.api.pods, is_running, 1)
 
-    await installed.apply("leaf-spine/job.yaml")
+    await _apply_job(installed)
 
     pods = await installed.api.wait_for(installed.api.pods, is_running, 5)
     nodes = {each["spec"]["nodeName"] for each in pods if _name(each) != "single"}
@@ -348,16 +366,16 @@ async def test_a_volume_is_bound_with_its_pod(installed: Release) -> None:
 async def test_a_pod_that_finds_no_node_is_told_why(installed: Release) -> None:
     await installed.api.create(_pod("greedy", gpus=9))
 
-    async def told() -> str | None:
+    async def told() -> set[str]:
+        """What the condition and an event say."""
+        pod = await installed.api.get(f"{installed.api.pods}/greedy")
+        conditions = pod["status"].get("conditions", [])
+        messages = {each.get("message") for each in conditions if each["type"] == "PodScheduled"}
         events = await installed.api.list(f"/apis/events.k8s.io/v1/namespaces/{TEAM}/events")
-        notes = [each["note"] for each in events if each["regarding"]["name"] == "greedy"]
-        return notes[0] if notes else None
+        return messages & {each["note"] for each in events if each["regarding"]["name"] == "greedy"}
 
-    note = await installed.api.until(told, "an event says why")
-    (pod,) = await installed.api.wait_for(installed.api.pods, is_unschedulable, 1)
-    assert "0/5 nodes are available" in note
-    messages = [each["message"] for each in pod["status"]["conditions"] if each["type"] == "PodScheduled"]
-    assert messages == [note]
+    (message,) = await installed.api.until(told, "the condition and an event say why")
+    assert "0/5 nodes are available" in message
 
 
 async def test_every_alert_asks_for_a_metric_that_there_is(installed: Release) -> None:
@@ -373,9 +391,11 @@ async def test_every_alert_asks_for_a_metric_that_there_is(installed: Release) -
 
 
 async def test_when_the_leader_is_gone_another_one_schedules(installed: Release) -> None:
-    (leader,) = [each for each in await installed.pods("gpu-scheduler") if await installed.leads(each)]
+    async def leader() -> str | None:
+        leads = [_name(each) for each in await installed.pods("gpu-scheduler") if await installed.leads(each)]
+        return leads[0] if len(leads) == 1 else None
 
-    await installed.api.delete(f"{OWN}/pods/{_name(leader)}")
+    await installed.api.delete(f"{OWN}/pods/{await installed.api.until(leader, 'there is one leader')}")
     await installed.api.create(_pod("next", gpus=1))
 
     await installed.api.wait_for(installed.api.pods, is_running, 1, timeout_s=60)
@@ -408,8 +428,7 @@ async def test_a_broken_certificate_is_renewed_and_trusted_while_the_webhook_run
     assert new["tls.crt"] != old["tls.crt"]
     for webhook in (await api.get(MUTATING))["webhooks"]:
         assert _certificates(new["ca.crt"]) <= _certificates(webhook["clientConfig"]["caBundle"])
-    pod = await api.request("POST", api.pods, _claim_pod(), dryRun="All")
-    assert cuda_devices(pod) is not None
+    await _until_told(installed, _claim_pod(), "0,1")
     assert {_name(each) for each in await installed.pods("gpu-scheduler-webhook")} == webhooks
     await api.delete(f"/apis/batch/v1/namespaces/{RELEASE}/jobs/renew-now?propagationPolicy=Background")
 
@@ -420,7 +439,7 @@ async def test_an_upgrade_brings_a_profile_without_restarting_the_schedulers(ins
 
     profiles = yaml.safe_load((CHART / "values.yaml").read_text())["profiles"]
     values = {**VALUES, "profiles": [*profiles, {"schedulerName": "spread"}]}
-    await installed.helm.upgrade(RELEASE, values, CHART, "--wait", "--timeout", "120s")
+    await installed.helm.upgrade(RELEASE, values, CHART, "--wait", "--timeout", "300s")
     await installed.api.create(gpu_pod("spread", scheduler_name="spread"))
 
     await installed.api.wait_for(installed.api.pods, is_running, 1)
@@ -459,7 +478,7 @@ async def test_uninstall_leaves_nothing_but_the_definitions_and_their_objects(in
         return not left
 
     with suppress(WaitedTooLong):
-        await installed.api.until(gone, "all of the release is gone")
+        await installed.api.until(gone, "all of the release is gone", timeout_s=90)
     assert left == set()
     assert definitions() <= await installed.api.inventory()
 
@@ -477,9 +496,43 @@ async def _until_said(installed: Release, pod: str, what: str) -> None:
     await installed.api.until(said, f"{pod} prints {what!r}")
 
 
-def _claim_pod() -> Manifest:
+async def _until_told(installed: Release, pod: Manifest, devices: str) -> None:
+    """Wait until the webhook, which hears of claims by a watch, would tell a pod of these devices."""
+    path = f"/api/v1/namespaces/{pod['metadata'].get('namespace', TEAM)}/pods"
+
+    async def told() -> bool:
+        return cuda_devices(await installed.api.request("POST", path, pod, dryRun="All")) == devices
+
+    await installed.api.until(told, f"the webhook tells a pod of its devices: {devices}")
+
+
+async def _until_scheduler_knows(installed: Release, nodes: list[str]) -> None:
+    """Wait until the scheduler knows nodes and what is reported of them: a pod on each gets a device."""
+    everywhere = [{"operator": "Exists"}]
+    await installed.api.create_many(
+        _pod(f"on-{node}", gpus=1, nodeSelector={"kubernetes.io/hostname": node}, tolerations=everywhere)
+        for node in nodes
+    )
+    has_device = partial(_has_annotation, key=ALLOCATED)
+    await installed.api.wait_for(installed.api.pods, has_device, len(nodes), timeout_s=60)
+    await installed.clear()
+
+
+def _has_annotation(pod: Manifest, key: str) -> bool:
+    return key in pod["metadata"].get("annotations", {})
+
+
+async def _apply_job(installed: Release) -> None:
+    """Apply the Job of the leaves, and its claim first, until the webhook knows the claim."""
+    claim, job = yaml.safe_load_all((EXAMPLES / "leaf-spine/job.yaml").read_text())
+    await installed.api.apply(claim)
+    await _until_told(installed, _claim_pod("four-gpus"), "0,1,2,3")
+    await installed.api.apply(job)
+
+
+def _claim_pod(claim: str = "two-linked") -> Manifest:
     pod = _pod("probe")
-    pod["metadata"]["annotations"]["gpu.scheduling/claim"] = "two-linked"
+    pod["metadata"]["annotations"]["gpu.scheduling/claim"] = claim
     return pod
 
 

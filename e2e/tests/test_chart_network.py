@@ -9,7 +9,7 @@ import pytest
 from gangline_e2e.chart import Helm, HelmFailed
 from gangline_e2e.workloads import Manifest
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 READERS = [{"podSelector": {}}, {"namespaceSelector": {"matchLabels": {"gangline.dev/reads-metrics": "true"}}}]
 API_SERVER = [443, 6443, 8443, 16443]

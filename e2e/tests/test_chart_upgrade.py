@@ -20,7 +20,7 @@ POD_GROUPS = "podgroups.scheduling.x-k8s.io"
 KEPT = f"/apis/gpu.scheduling/v1/namespaces/{RELEASE}/gpuclaims/kept"
 StartControlPlane = Callable[[Options], ControlPlane]
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
@@ -53,6 +53,7 @@ async def test_an_upgrade_brings_new_definitions_and_keeps_claims(helm: Helm, ap
     await helm.upgrade(RELEASE, None, CHART, "--no-hooks")
 
     assert await _columns(api) == columns
+    await _until_served(api)
     assert await api.get(KEPT) == made
 
 
@@ -65,14 +66,15 @@ async def test_uninstall_keeps_definitions_and_claims_and_the_next_install_takes
 
     await helm.uninstall(RELEASE)
 
-    assert await api.inventory() - before == {*definitions(), KEPT}
+    assert await _inventory(api) - before == {*definitions(), KEPT}
     await helm.install(RELEASE, None, CHART, "--no-hooks")
+    await _until_served(api)
     assert await api.get(KEPT) == made
 
 
 async def test_uninstall_deletes_what_the_components_have_made(helm: Helm, api: Api) -> None:
     await helm.install(RELEASE, None, CHART, "--no-hooks")
-    before = await api.inventory()
+    before = await _inventory(api)
     data = {"tls.crt": "eA==", "tls.key": "eA=="}
     secret = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "data": data}
     await api.create({**secret, "metadata": {"name": "gpu-scheduler-webhook-cert"}})
@@ -84,7 +86,7 @@ async def test_uninstall_deletes_what_the_components_have_made(helm: Helm, api: 
 
     await helm.uninstall(RELEASE)
 
-    assert {path.rpartition("/")[2] for path in await api.inventory() - before} == {"another"}
+    assert {path.rpartition("/")[2] for path in await _inventory(api) - before} == {"another"}
 
 
 async def test_definitions_that_are_not_the_releases_are_named_or_left_alone(helm: Helm, api: Api) -> None:
@@ -126,7 +128,24 @@ async def _columns(api: Api) -> list[Manifest]:
     return columns
 
 
+async def _inventory(api: Api) -> set[str]:
+    """The paths of all objects, once the API server has made what comes of the definitions."""
+
+    async def complete() -> set[str] | None:
+        found = await api.inventory()
+        return found if definitions() <= found else None
+
+    return await api.until(complete, "the definitions have their API services")
+
+
 async def _create_claim(api: Api) -> Manifest:
+    await _until_served(api)
+    return await api.create(claim("kept", devices={"count": 2}))
+
+
+async def _until_served(api: Api) -> None:
+    """Wait until claims are served: a new or changed definition takes a moment."""
+
     async def served() -> bool:
         try:
             await api.list(KEPT.rpartition("/")[0])
@@ -137,4 +156,3 @@ async def _create_claim(api: Api) -> Manifest:
         return True
 
     await api.until(served, "claims are served")
-    return await api.create(claim("kept", devices={"count": 2}))

@@ -44,7 +44,7 @@ BOUND = {
 }
 Outcomes = Mapping[str, Outcome]
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

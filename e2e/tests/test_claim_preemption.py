@@ -22,7 +22,7 @@ GANG = {"gang.scheduling.koordinator.sh/name": "high", "gang.scheduling.koordina
 PRIORITIES = {"low": 1, "middle": 500, "high": 1000}
 WAIT_S = 60.0
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 StartGangline = Callable[..., Gangline]
 
 

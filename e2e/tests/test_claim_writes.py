@@ -32,7 +32,7 @@ ALLOCATION = model.ResourceClaimAllocation(
 FIRST = model.ResourceClaimConsumerReference(resource="pods", name="p", uid="uid-p")
 SECOND = model.ResourceClaimConsumerReference(resource="pods", name="q", uid="uid-q")
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 def _claim(version: str) -> Manifest:
@@ -57,6 +57,15 @@ async def _let(api: Api, helm: Helm) -> None:
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ROLE}
     head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": ROLE}}
     await api.create({**head, "kind": "ClusterRoleBinding", "subjects": [subject], "roleRef": ref})
+    await api.until(lambda: _may(api), "the rights are in force")
+
+
+async def _may(api: Api) -> bool:
+    """Whether the API server knows of the rights."""
+    asked = {"group": GROUP, "resource": "resourceclaims", "verb": "list"}
+    review = {"spec": {"user": USER, "resourceAttributes": asked}}
+    answer = await api.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])

@@ -28,7 +28,7 @@ TOGETHER = (*counting.STORIES, *selecting.STORIES, *pooling.STORIES, *extending.
 STORIES: Mapping[str, Story] = {story.name: story for story in (*TOGETHER, *pooling.ALONE)}
 Outcomes = Mapping[str, Outcome]
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

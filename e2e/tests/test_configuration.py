@@ -15,12 +15,12 @@ from gangline_e2e.harness import ControlPlane
 from gangline_e2e.scheduler import Gangline, command, configuration, profile
 from gangline_e2e.workloads import Manifest, gpu_pod, is_bound, kwok_node
 
-RELOADED_S = 15.0
+RELOADED_S = 60.0
 """Changed files are looked for every five seconds."""
 WEIGHT = {"plugins": {"score": {"enabled": [{"name": "NodeResourcesFit", "weight": -1}]}}}
 NO_PLUGIN = {"plugins": {"filter": {"enabled": [{"name": "Nonesuch"}]}}}
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(300)
 StartGangline = Callable[..., Gangline]
 
 
@@ -140,7 +140,7 @@ def _run(config: Path, kubeconfig: Path) -> subprocess.CompletedProcess[str]:
     where = ["--listen", "127.0.0.1:0", "--secure-listen", "127.0.0.1:0"]
     words = [*command(config, kubeconfig), "--no-leader-elect", *where]
     return subprocess.run(
-        words, capture_output=True, text=True, check=False, timeout=20, env={**os.environ, "HOME": ""}
+        words, capture_output=True, text=True, check=False, timeout=60, env={**os.environ, "HOME": ""}
     )
 
 

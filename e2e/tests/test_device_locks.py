@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 import pytest
 
+from gangline.failpoints import VARIABLE
 from gangline_e2e.api import Api
 from gangline_e2e.devices import CLAIM, LEASES, devices_of, disagreements, locked
 from gangline_e2e.errors import WaitedTooLong
@@ -29,13 +29,13 @@ ALLOCATIONS = 1000
 STANDING, WAITING = 150, 150
 """How many pods have devices at a time, and how many wait for some."""
 PODS = 180
-KILLED_AT = (20, 60, 110)
-"""How many pods are bound when the scheduler is killed."""
-CHURN_S = 150.0
-SETTLED_S = 45.0
-"""Most is settled at once; the reaper's sweep, which finds whatever a kill has left, comes every 30 s."""
+DEATHS = ("lock.after-write=exit@10", "bind.before-write=exit@20", "lock.after-write=exit@15")
+"""Where the scheduler dies, one time after the other: devices are locked, and their pod is not bound."""
+STALLED_S = 60.0
+SETTLED_S = 90.0
+"""Most is settled at once; the reaper's sweep, which finds whatever a death has left, comes every 30 s."""
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(480)
 StartGangline = Callable[..., Gangline]
 
 
@@ -47,8 +47,10 @@ async def test_two_schedulers_give_no_device_to_two_pods_in_2000_allocations(
     async with fleet(empty, kubeconfig, tmp_path, dgx_h100=100), _ledger(empty) as ledger:
         for _ in range(2):
             start_gangline(kubeconfig, configuration(empty.namespace, granularity))
-        async with asyncio.timeout(CHURN_S):
-            await _churn(empty, ledger)
+        async with asyncio.TaskGroup() as group:
+            churn = group.create_task(_churn(empty, ledger))
+            ever = ledger.ever_bound
+            await empty.until(_says(churn.done), "all pods have come and gone", STALLED_S, lambda: len(ever))
         await _settle(empty)
 
         assert ledger.doubles == []
@@ -64,17 +66,18 @@ async def test_a_scheduler_killed_while_it_reserves_strands_neither_devices_nor_
     async with fleet(empty, kubeconfig, tmp_path, dgx_h100=60), _ledger(empty) as ledger:
         await _create_claims(empty)
         dice = random.Random(3)
+        config = configuration(empty.namespace, granularity)
+        scheduler = start_gangline(kubeconfig, config, env={VARIABLE: DEATHS[0]})
         await empty.create_many(_pod(f"pod-{number}", dice) for number in range(PODS))
-        scheduler = start_gangline(kubeconfig, configuration(empty.namespace, granularity))
         stranded = []
-        for bound in KILLED_AT:
-            await empty.until(partial(ledger.has_bound, bound), f"{bound} pods are bound")
-            scheduler.kill()
+        for death in (*DEATHS[1:], ""):
+            assert await asyncio.to_thread(scheduler.process.wait, STALLED_S), scheduler.env
             stranded.append(await _locked_for_waiting(empty))
-            scheduler.start()
+            scheduler.env = {VARIABLE: death}
+            scheduler.launch()
         await _settle(empty)
 
-        assert any(stranded), "no kill came between a lease and its binding"
+        assert all(stranded), "a death did not come between a lease and its binding"
         assert ledger.doubles == []
 
 
@@ -96,6 +99,15 @@ async def test_what_bound_pods_lack_is_made_good(
         await _settle(empty)
 
         assert len(leases) == len(await empty.list(LEASES.format(empty.namespace))) == 6
+
+
+def _says(holds: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
+    """A condition to wait for that asks nobody."""
+
+    async def condition() -> bool:
+        return holds()
+
+    return condition
 
 
 async def _has_devices(api: Api, pod: str) -> bool:

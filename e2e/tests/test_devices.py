@@ -33,13 +33,14 @@ from gangline_e2e.devices import (
     locked,
     misreported,
 )
+from gangline_e2e.errors import Refused
 from gangline_e2e.gpu_crds import NODE_STATUSES, claim
 from gangline_e2e.gpu_fleet import SCHEDULER, configuration, fleet
 from gangline_e2e.harness import ControlPlane
 from gangline_e2e.isolation import isolated
 from gangline_e2e.ledger import LeaseLedger, PodLedger
 from gangline_e2e.scheduler import Gangline
-from gangline_e2e.webhook import Webhook
+from gangline_e2e.webhook import Webhook, insisting
 from gangline_e2e.workloads import Manifest, Manifests, gpu_pod, is_bound
 from gangline_webhook.registration import at_url, mutating, validating
 
@@ -140,10 +141,7 @@ async def test_no_device_gives_more_than_it_has_and_each_pod_has_what_its_claim_
 
 
 async def test_leases_annotations_and_claims_tell_the_same(full: Full) -> None:
-    async def claims_tell() -> bool:  # they are written in the background
-        return not misreported(await full.api.list(full.api.pods), await full.claims())
-
-    await full.api.until(claims_tell, "every claim tells of one of its pods", STALLED_S)
+    await _claims_tell(full)
     pods, leases = await _agreeing(full), await full.leases()
 
     names = {f"gpu-{node}-{id}" for pod in pods for node, id in devices_of(pod)}
@@ -154,6 +152,7 @@ async def test_kubectl_prints_claims_and_node_statuses_in_columns(full: Full) ->
     pods = await full.api.list(full.api.pods, labelSelector="kind=eight")
     pod = next(filter(is_bound, pods))
     name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
+    await _claims_tell(full)
 
     claims, statuses = await _kubectl(full, "get", "gclaim,gns")
 
@@ -193,6 +192,15 @@ async def test_deleted_pods_give_back_their_devices_and_no_others(full: Full) ->
     uids = {pod["metadata"]["uid"] for pod in victims}
     assert _given(pods, without=uids).items() <= _given(after, without=uids).items()
     assert _versions(leases, without=uids).items() <= _versions(await full.leases(), without=uids).items()
+
+
+async def _claims_tell(full: Full) -> None:
+    """Wait until every claim tells of one of its pods: the statuses are written in the background."""
+
+    async def tell() -> bool:
+        return not misreported(await full.api.list(full.api.pods), await full.claims())
+
+    await full.api.until(tell, "every claim tells of one of its pods", STALLED_S)
 
 
 async def _agreeing(full: Full) -> Manifests:
@@ -247,10 +255,23 @@ async def _create_work(api: Api) -> Manifests:
         _pod(f"plain-{gpus}-{n}", f"plain-{gpus}", gpus=gpus) for gpus, count in PLAIN.items() for n in range(count)
     ]
     claims = [claim(f"{kind}-{n}", **spec) for kind, (count, spec) in OWN.items() for n in range(count)]
-    await api.create_many([*claims, *(claim(kind, **spec) for kind, (_, spec) in TEMPLATES.items())])
+    await api.create_many(claims)
+    for kind, (_, spec) in TEMPLATES.items():
+        await api.create(claim(kind, **spec))
+    await _webhook_knows(api, [*TEMPLATES][-1])
     random.Random(4).shuffle(pods)
     spares = [_pod(f"spare-{n}", "spare", gpus=1) for n in range(SPARES)]
     return await api.create_many([*pods, *spares])
+
+
+async def _webhook_knows(api: Api, kind: str) -> None:
+    """Wait until the webhook, which hears of claims by a watch, knows the claim that was created last."""
+
+    async def knows() -> bool:
+        dry = await api.request("POST", api.pods, _pod("probe", kind, kind), dryRun="All")
+        return bool(dry["spec"]["containers"][0].get("env") == _told(kind))
+
+    await api.until(knows, f"the webhook knows claim {kind}")
 
 
 def _pod(name: str, kind: str, uses: str = "", gpus: int = 0) -> Manifest:
@@ -261,10 +282,13 @@ def _pod(name: str, kind: str, uses: str = "", gpus: int = 0) -> Manifest:
 async def _register(api: Api, webhook: Webhook) -> None:
     """Have the API server call the webhook, and wait until it does."""
     for make, path in ((mutating, "/mutate"), (validating, "/validate")):
-        await api.create(make("gpu-scheduler-webhook", at_url(webhook.url(path), webhook.authority)))
+        await api.create(insisting(make("gpu-scheduler-webhook", at_url(webhook.url(path), webhook.authority))))
 
     async def called() -> bool:
-        dry = await api.request("POST", api.pods, _pod("probe", "probe", "probe"), dryRun="All")
+        try:
+            dry = await api.request("POST", api.pods, _pod("probe", "probe", "probe"), dryRun="All")
+        except Refused:  # it knows an older registration
+            return False
         return "env" in dry["spec"]["containers"][0]
 
     await api.until(called, "the API server calls the webhook")

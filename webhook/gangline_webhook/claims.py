@@ -12,7 +12,7 @@ from gangline.kube.interface import Client
 from gangline.kube.resources import GPU_CLAIMS
 from gangline.wire.custom_resources import GpuClaim
 
-PATIENCE = 0.3
+PATIENCE = 0.8
 """Seconds for the request for a claim that the watch has not delivered yet."""
 MISSING = "does not exist; the pod waits until it does"
 UNREADABLE = (
@@ -33,7 +33,7 @@ class Claims(Protocol):
     """Looks up claims."""
 
     async def find(self, namespace: str, name: str) -> Found:
-        """The claim of that name; answers within a fraction of a second."""
+        """The claim of that name; answers within a second."""
         ...
 
 

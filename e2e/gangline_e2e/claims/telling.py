@@ -53,8 +53,9 @@ async def tell(api: Api, stories: Sequence[Story]) -> dict[str, Outcome]:
     async with asyncio.TaskGroup() as group:
         told = {story.name: group.create_task(_tell(api, story)) for story in stories}
     outcomes = {name: each.result() for name, each in told.items()}
-    claims = await api.list(f"/apis/{API}/namespaces/{api.namespace}/resourceclaims")
-    pods = await api.list(api.pods)
+    with suppress(WaitedTooLong):
+        await api.until(lambda: _is_settled(api), "the controllers have done their work", DECIDED_S)
+    claims, pods = await api.list(_collection(api, "ResourceClaim")), await api.list(api.pods)
     for name, outcome in outcomes.items():
         outcome.mapped = {
             _short(each["metadata"]["name"], name): each["status"]["extendedResourceClaimStatus"]["requestMappings"]
@@ -74,6 +75,21 @@ async def _tell(api: Api, story: Story) -> Outcome:
     except Refused as error:
         outcome.decided["a step is refused"] = [str(error)]
     return outcome
+
+
+async def _is_settled(api: Api) -> bool:
+    """Whether the controllers have nothing left to do for claims of pods and groups that are gone."""
+    claims, there = await api.list(_collection(api, "ResourceClaim")), await api.list(api.pods)
+    with suppress(Refused):  # the API server may have no such groups
+        there += await api.list(_collection(api, "PodGroup"))
+    uids = {each["metadata"]["uid"] for each in there}
+    for claim in claims:
+        metadata, status = claim["metadata"], claim.get("status", {})
+        users = {each["uid"] for each in (*metadata.get("ownerReferences", []), *status.get("reservedFor", []))}
+        is_freed = bool(status.get("allocation")) or not metadata.get("finalizers")
+        if "deletionTimestamp" in metadata or not users <= uids or not is_freed:
+            return False
+    return True
 
 
 async def _take(api: Api, story: Story, step: Step, outcome: Outcome) -> None:

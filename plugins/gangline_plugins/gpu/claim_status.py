@@ -2,12 +2,14 @@
 
 Several pods may use one claim; the status shows the latest event of any of them. Statuses that were replaced before
 they were written are never written. A status that the API server does not take now is tried again, unless a later one
-has replaced it meanwhile; one that the API server refuses is dropped, because no decision depends on it.
+has replaced it meanwhile; one that the API server refuses is dropped, because no decision depends on it. The watch
+shows a written status a moment later, so a new status is compared with the status that was written last.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from functools import partial
 from typing import Literal
 
@@ -18,6 +20,8 @@ from gangline_plugins.gpu.allocation import Allocation, join
 
 Phase = Literal["Pending", "Reserved", "Bound", "Failed"]
 _WRITERS = 16
+_MOST_WRITTEN = 10_000
+_UNDER_WAY = sys.maxsize
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 """Seconds between two tries to write a status; the wait doubles each time."""
 
@@ -29,6 +33,8 @@ class ClaimStatuses:
         self._handle = handle
         self._store = handle.state.store(resources.GPU_CLAIMS)
         self._latest: dict[tuple[str, str], custom_resources.GpuClaimStatus] = {}
+        self._written: dict[tuple[str, str], tuple[int, custom_resources.GpuClaimStatus]] = {}
+        """What was written last, and the resourceVersion that the claim got by that."""
         self._locks = [asyncio.Lock() for _ in range(_WRITERS)]
         """A claim always uses the same lock, so that its statuses are written in order."""
         self._trying: set[tuple[str, str]] = set()
@@ -57,7 +63,7 @@ class ClaimStatuses:
     def set(self, claim: custom_resources.GpuClaim, status: custom_resources.GpuClaimStatus) -> None:
         """Set the status of a claim, unless that is its status already."""
         key = (claim.metadata.namespace, claim.metadata.name)
-        if self._latest.get(key, claim.status) == status:
+        if self._latest.get(key, self._present(key, claim)) == status:
             return
         self._latest[key] = status
         self._handle.spawn(partial(self._write, key))
@@ -68,6 +74,11 @@ class ClaimStatuses:
             pod.annotations.get(custom_resources.CLAIM, ""), pod.namespace
         )
         return claim is not None and not claim.status.phase
+
+    def _present(self, key: tuple[str, str], claim: custom_resources.GpuClaim) -> custom_resources.GpuClaimStatus:
+        """The status of a claim, also while the store does not show what was written."""
+        version, status = self._written.get(key, (0, claim.status))
+        return status if version > _version(claim) else claim.status
 
     async def _write(self, key: tuple[str, str]) -> None:
         """Write the latest status, if that is not done yet, and if no other task is at it. Raises ApiError."""
@@ -87,14 +98,28 @@ class ClaimStatuses:
         """Write the latest status; whether the API server has answered. Raises ApiError."""
         async with self._locks[hash(key) % _WRITERS]:
             status, (namespace, name) = self._latest.pop(key), key
+            self._written.pop(key, None)
+            self._written[key] = _UNDER_WAY, status
+            version = 0
             fields = {field.encode_name: getattr(status, field.name) for field in msgspec.structs.fields(status)}
             try:
-                await self._handle.client.patch(
+                found = await self._handle.client.patch(
                     resources.GPU_CLAIMS, name, {"status": fields}, namespace=namespace, subresource="status"
                 )
+                version = _version(found)
             except NotFound:
                 pass
             except (Conflict, TooManyRequests, Unavailable):  # Conflict: others have changed the claim meanwhile
                 self._latest.setdefault(key, status)
                 return False
+            finally:
+                self._written[key] = version, status
+                if len(self._written) > _MOST_WRITTEN:
+                    del self._written[next(iter(self._written))]
             return True
+
+
+def _version(claim: custom_resources.GpuClaim) -> int:
+    """The resourceVersion as a number; 0 if it is none."""
+    text = claim.metadata.resource_version
+    return int(text) if text.isdecimal() else 0

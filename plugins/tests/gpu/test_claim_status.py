@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, Literal, cast
 
+import msgspec
 import pytest
 
-from gangline import ApiError, Conflict, TooManyRequests, Unavailable, resources
-from gangline_plugins.gpu.claim_status import LONGEST_WAIT
+from gangline import ApiError, Conflict, Handle, TooManyRequests, Unavailable, custom_resources, resources
+from gangline.testing import cluster
+from gangline_plugins.gpu.claim_status import LONGEST_WAIT, ClaimStatuses
 from gangline_plugins.gpu.late_statuses import LOOK
 
+from .gpu_cases import claim
 from .lease_cases import LeaseCluster
 
 DOWN_S = 20.0
@@ -122,3 +126,63 @@ def test_a_claim_whose_pod_waits_is_not_said_to_be_bound() -> None:
     cluster.play(story)
 
     assert cluster.get(resources.GPU_CLAIMS, "claim").status.phase == "Pending"
+
+
+class LateHandle:
+    """A handle whose client writes a status as soon as it may; the store does not hear of that."""
+
+    def __init__(self, claim: custom_resources.GpuClaim) -> None:
+        self.state = cluster()
+        self.state.store(resources.GPU_CLAIMS).upsert(claim)
+        self.client = self
+        self.may = asyncio.Event()
+        self.phases: list[str] = []
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self.tasks.append(asyncio.create_task(work()))
+
+    async def patch(self, *where: Any, **more: Any) -> custom_resources.GpuClaim:
+        await self.may.wait()
+        self.phases.append(where[2]["status"]["phase"])
+        return claim_of("Reserved", "6")
+
+
+def claim_of(phase: Literal["Reserved", "Failed"], version: str) -> custom_resources.GpuClaim:
+    found = claim()
+    found.metadata.resource_version = version
+    return msgspec.structs.replace(found, status=custom_resources.GpuClaimStatus(phase))
+
+
+@pytest.mark.parametrize("is_written", [True, False], ids=["after the write", "during the write"])
+def test_a_status_that_comes_again_is_written_although_the_watch_is_late(is_written: bool) -> None:
+    async def story() -> list[str]:
+        found = claim_of("Failed", "5")
+        handle = LateHandle(found)
+        statuses = ClaimStatuses(cast(Handle, handle))
+        statuses.set(found, custom_resources.GpuClaimStatus("Reserved"))
+        if is_written:
+            handle.may.set()
+            await asyncio.gather(*handle.tasks)
+        else:
+            await asyncio.sleep(0)  # the write begins
+        statuses.set(found, custom_resources.GpuClaimStatus("Failed"))
+        handle.may.set()
+        await asyncio.gather(*handle.tasks)
+        return handle.phases
+
+    assert asyncio.run(story()) == ["Reserved", "Failed"]
+
+
+def test_a_status_that_somebody_else_has_changed_is_written_again() -> None:
+    async def story() -> list[str]:
+        found = claim_of("Failed", "5")
+        handle = LateHandle(found)
+        handle.may.set()
+        statuses = ClaimStatuses(cast(Handle, handle))
+        for seen in (found, claim_of("Failed", "7")):
+            statuses.set(seen, custom_resources.GpuClaimStatus("Reserved"))
+            await asyncio.gather(*handle.tasks)
+        return handle.phases
+
+    assert asyncio.run(story()) == ["Reserved", "Reserved"]
