@@ -98,8 +98,8 @@ async def test_an_address_that_does_not_answer_is_named() -> None:
             pass
 
     assert str(caught.value) == (
-        "the service account of this pod: no scheduler answers at http://127.0.0.1:9: Connection refused; check that the scheduler runs, "
-        "the network, and the address of --scheduler if it is given"
+        "the service account of this pod: no scheduler answers at http://127.0.0.1:9: Connection refused; "
+        "check that the scheduler runs, the network, and the address of --scheduler if it is given"
     )
 
 
