@@ -103,7 +103,7 @@ def test_gpus_fall_ill_on_the_nodes_that_are_named(tmp_path: Path) -> None:
         pytest.param("status: {devices: [{id: 0}, {id: 0}]}", "two devices have the same id", id="ids twice"),
         pytest.param("status: {devices: [{id: 0, health: Fine}]}", "$.status.devices[0].health", id="health"),
         pytest.param("a: [", "expected the node content", id="no YAML"),
-        pytest.param("a: " + "[" * 30_000, "nested too deeply", id="too deep"),
+        pytest.param("a: " + "[" * 1_000, "nested too deeply", id="too deep"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_where_it_is_wrong(tmp_path: Path, text: str, says: str) -> None:

@@ -27,6 +27,11 @@ PART = PODS_OF_NODE * 15 // 2
 more than LEAST, and growth that counts.
 """
 
+MOST_LOOKS = 12
+"""What has grown at each of three looks may only fill up still: on a busy machine plugins are slow, and each hook that
+is slow for the first time has a new series. A leak grows at each look, however many there are.
+"""
+
 
 class Holder:
     """Holds collections in all ways in which objects do."""
@@ -103,14 +108,19 @@ def test_growth_is_told_by_million_pods() -> None:
     assert growing(found) == {"kept": (100_000, 200_000, 300_000)}
 
 
+def growing_in(looks: list[Measured]) -> dict[str, tuple[int, ...]]:
+    """What has grown at each look."""
+    return grown([each.sizes for each in looks], least=LEAST)
+
+
 def test_nothing_grows_in_a_leader_nor_in_a_standby() -> None:
     churn = Churn(pace=Pace(pods_of_node=PODS_OF_NODE, pods_of_namespace=PODS_OF_NODE * 7 // 4))
 
     async def story() -> list[Measured]:
         async with AsyncExitStack() as stack:
             await churn.start(stack)
-            looks = []
-            for _ in range(3):
+            looks: list[Measured] = []
+            while len(looks) < 3 or (growing_in(looks) and len(looks) < MOST_LOOKS):
                 await churn.play(PART)
                 looks.append(measure(churn))
             return looks
@@ -122,7 +132,7 @@ def test_nothing_grows_in_a_leader_nor_in_a_standby() -> None:
         logging.disable(logging.NOTSET)
 
     assert churn.done["bound"] > 0.9 * churn.done["made"] and churn.done["deleted"] == churn.done["made"]
-    assert grown([each.sizes for each in looks], least=LEAST) == {}
+    assert growing_in(looks) == {}
 
 
 def test_a_collection_that_grows_is_named_by_its_attribute() -> None:

@@ -19,6 +19,8 @@ from types import MappingProxyType
 from gangline_e2e.errors import StartFailed
 
 POLL_S = 0.02
+KILLED_S = 60.0
+"""Seconds for which a killed process may still be there: it ends when the system finds time for it."""
 LOG_LINES = 15
 NO_ENV: Mapping[str, str] = MappingProxyType({})
 
@@ -87,14 +89,14 @@ def start(name: str, command: Sequence[str], log: Path, env: Mapping[str, str] =
 
 
 def stop(processes: Sequence[Process], grace_s: float) -> None:
-    """Stop processes together: SIGTERM, and after ``grace_s`` seconds SIGKILL."""
+    """Stop processes together: SIGTERM, and after ``grace_s`` seconds SIGKILL. Returns when they are gone."""
     for process in processes:
         process.signal(signal.SIGTERM)
     deadline = time.monotonic() + grace_s
     for process in processes:
         if not process.wait(max(0.0, deadline - time.monotonic())):
             process.signal(signal.SIGKILL)
-            process.wait(grace_s)
+            process.wait(KILLED_S)
 
 
 def usage(pid: int) -> Usage:

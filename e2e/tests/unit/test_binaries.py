@@ -80,7 +80,7 @@ def test_without_a_control_plane_tests_skip_but_fail_in_ci(tmp_path: Path, ci: s
     conftest = Path(__file__).parents[1] / "conftest.py"
     (tmp_path / "conftest.py").write_text(conftest.read_text())
     (tmp_path / "test_probe.py").write_text(PROBE)
-    missing = {"GANGLINE_CONTROL_PLANE_DIR": str(tmp_path), "PATH": "", "CI": ci}
+    missing = {"GANGLINE_CONTROL_PLANE_DIR": str(tmp_path), "PATH": "", "CI": ci, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     env = {key: value for key, value in os.environ.items() if key != "GANGLINE_E2E_KUBECONFIG"}
     command = [sys.executable, "-m", "pytest", "-rsE", "-p", "no:cacheprovider", str(tmp_path)]
 

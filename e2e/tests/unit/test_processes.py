@@ -24,6 +24,14 @@ def test_stop_ends_a_program(tmp_path: Path, code: str) -> None:
     assert not process.alive()
 
 
+def test_stop_returns_when_a_killed_program_is_gone_without_any_patience(tmp_path: Path) -> None:
+    process = _started(tmp_path, STUBBORN)
+
+    stop([process], grace_s=0.0)
+
+    assert not process.alive()
+
+
 def test_a_recorded_program_can_be_stopped_by_another_process(tmp_path: Path) -> None:
     process = _started(tmp_path, SLEEPER)
     background.record(tmp_path, [process])

@@ -321,7 +321,7 @@ def test_answers_are_those_of_a_fresh_allocator(steps: list[str], seed: int) -> 
     go_through(steps, seed)
 
 
-@settings(max_examples=settings().max_examples * 3 // 10, phases=PHASES)
+@settings(max_examples=settings().max_examples * 2 // 5, phases=PHASES)
 @given(STEPS, st.integers(0, 2**32))
 def test_answers_do_not_depend_on_what_is_kept(steps: list[str], seed: int) -> None:
     """Caches without room keep the newest entry alone; a table that wears out soon is made anew now and then. All that

@@ -126,7 +126,7 @@ def test_a_device_has_one_pod_whenever_a_scheduler_is_cut_off_and_for_however_lo
     assert cluster.held() == cluster.allocated() and len(cluster.held()) == 8
 
 
-@settings(max_examples=settings().max_examples * 3 // 10)
+@settings(max_examples=settings().max_examples * 2 // 5)
 @given(moment=st.integers(1, 9), seconds=st.floats(10, 1000), fate=st.sampled_from([LOST, UNANSWERED, LATE]))
 @example(moment=9, seconds=400.0, fate=LOST)
 @example(moment=9, seconds=400.0, fate=LATE)
