@@ -31,6 +31,7 @@ from gangline.dra import (
 from gangline.dra import kept as kept_module
 from gangline.dra import table as table_module
 from gangline.dra.asked import Asked
+from gangline.dra.cutting import Cutter
 from gangline.dra.live import NO_DEVICES, Devices
 from gangline.dra.preparing import MOST_WAITING
 from gangline.dra.questions import FEW_DEVICES, FIRST_TEXT, GAVE_UP
@@ -591,7 +592,7 @@ def test_alternatives_are_chosen_for_all_nodes_without_a_search() -> None:
     either = {"firstAvailable": [{"name": "two", **exactly(2)}, {"name": "one", **exactly()}]}
     asked = devices.asked([claim(either)])
 
-    with patch.object(allocator.Cutter, "cut", side_effect=AssertionError("a node is searched")):
+    with patch.object(Cutter, "cut", side_effect=AssertionError("a node is searched")):
         chosen = {names: places.tolist() for names, places in devices.choices(asked, view)}
 
     assert chosen == {frozenset({(0, "r0/two")}): [2, 3, 4], frozenset({(0, "r0/one")}): [1]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -293,9 +294,7 @@ def test_a_gang_is_let_start_with_as_many_members_as_fit_although_fewer_would_no
     trial = Trial(unit, judged.runtimes["gangs"], judged.cluster, {}, 0.0)
 
     with trial.finding():
-        would_do = [
-            number for number in range(1, 12) if trial.starts(change=lambda each, n=number: replace(each, min_member=n))
-        ]
+        would_do = [number for number in range(1, 12) if trial.starts(change=partial(replace, min_member=number))]
         assert would_do == [1, 2, 3, 4, 9]
     with trial.finding():
         (found,) = fewer_members(trial)
