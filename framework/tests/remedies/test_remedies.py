@@ -132,6 +132,10 @@ CASES: list[tuple[str, World, RemedyKind, str, Mapping[str, Any], RemedyCost]] =
 ]
 
 
+def needing(number: int, group: PodGroup) -> PodGroup:
+    return replace(group, min_member=number)
+
+
 def of_kind(found: Remedies, kind: RemedyKind) -> list[Remedy]:
     return [each for each in found.remedies if each.kind is kind]
 
@@ -294,7 +298,7 @@ def test_a_gang_is_let_start_with_as_many_members_as_fit_although_fewer_would_no
     trial = Trial(unit, judged.runtimes["gangs"], judged.cluster, {}, 0.0)
 
     with trial.finding():
-        would_do = [number for number in range(1, 12) if trial.starts(change=partial(replace, min_member=number))]
+        would_do = [number for number in range(1, 12) if trial.starts(change=partial(needing, number))]
         assert would_do == [1, 2, 3, 4, 9]
     with trial.finding():
         (found,) = fewer_members(trial)

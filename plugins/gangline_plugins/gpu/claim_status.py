@@ -20,7 +20,6 @@ from gangline_plugins.gpu.allocation import Allocation, join
 
 Phase = Literal["Pending", "Reserved", "Bound", "Failed"]
 _WRITERS = 16
-_MOST_WRITTEN = 10_000
 _UNDER_WAY = sys.maxsize
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 """Seconds between two tries to write a status; the wait doubles each time."""
@@ -34,11 +33,24 @@ class ClaimStatuses:
         self._store = handle.state.store(resources.GPU_CLAIMS)
         self._latest: dict[tuple[str, str], custom_resources.GpuClaimStatus] = {}
         self._written: dict[tuple[str, str], tuple[int, custom_resources.GpuClaimStatus]] = {}
-        """What was written last, and the resourceVersion that the claim got by that."""
+        """What is being written, or was written and is not shown by the watch yet, and the resourceVersion that the claim
+        got by that.
+        """
         self._locks = [asyncio.Lock() for _ in range(_WRITERS)]
         """A claim always uses the same lock, so that its statuses are written in order."""
         self._trying: set[tuple[str, str]] = set()
         """The claims whose statuses a task is writing."""
+        self._store.subscribe(self)
+
+    def on_upsert(self, claim: custom_resources.GpuClaim) -> None:
+        """The watch shows a claim: what was written before is of no use any more."""
+        key = (claim.metadata.namespace, claim.metadata.name)
+        if self._written.get(key, (_UNDER_WAY, None))[0] <= _version(claim):
+            del self._written[key]
+
+    def on_remove(self, claim: custom_resources.GpuClaim) -> None:
+        """A claim is gone."""
+        self._written.pop((claim.metadata.namespace, claim.metadata.name), None)
 
     def tell(
         self,
@@ -98,25 +110,29 @@ class ClaimStatuses:
         """Write the latest status; whether the API server has answered. Raises ApiError."""
         async with self._locks[hash(key) % _WRITERS]:
             status, (namespace, name) = self._latest.pop(key), key
-            self._written.pop(key, None)
             self._written[key] = _UNDER_WAY, status
-            version = 0
             fields = {field.encode_name: getattr(status, field.name) for field in msgspec.structs.fields(status)}
             try:
                 found = await self._handle.client.patch(
                     resources.GPU_CLAIMS, name, {"status": fields}, namespace=namespace, subresource="status"
                 )
-                version = _version(found)
+                self._note(key, _version(found), status)
             except NotFound:
                 pass
             except (Conflict, TooManyRequests, Unavailable):  # Conflict: others have changed the claim meanwhile
                 self._latest.setdefault(key, status)
                 return False
             finally:
-                self._written[key] = version, status
-                if len(self._written) > _MOST_WRITTEN:
-                    del self._written[next(iter(self._written))]
+                if self._written.get(key, (0, None))[0] == _UNDER_WAY:
+                    del self._written[key]
             return True
+
+    def _note(self, key: tuple[str, str], version: int, status: custom_resources.GpuClaimStatus) -> None:
+        """Note what was written, until the watch shows it."""
+        namespace, name = key
+        shown: custom_resources.GpuClaim | None = self._store.get(name, namespace)
+        if shown is not None and version > _version(shown):
+            self._written[key] = version, status
 
 
 def _version(claim: custom_resources.GpuClaim) -> int:

@@ -31,11 +31,12 @@ class FakeClaims:
         self.written: list[dict[str, Any]] = []
         self.missing = False
 
-    async def patch(self, resource: Any, name: str, patch: Mapping[str, Any], **where: Any) -> None:
+    async def patch(self, resource: Any, name: str, patch: Mapping[str, Any], **where: Any) -> Any:
         if self.missing:
             raise NotFound(404, "NotFound", f"{name} is gone")
         assert (resource.plural, where) == ("gpuclaims", {"namespace": "default", "subresource": "status"})
         self.written.append({"name": name, **patch["status"]})
+        return claim()
 
 
 class Story:
