@@ -75,7 +75,6 @@ class ControlPlane:
         self._authority: certificates.Authority | None = None
         self._secrets: commands.Secrets | None = None
         self._running: dict[str, Process] = {}
-        self._scheduler_url = ""
 
     @property
     def url(self) -> str:
@@ -174,15 +173,7 @@ class ControlPlane:
         port = free_port()
         config = self.kubeconfig_for("system:kube-scheduler")
         words = [*commands.scheduler(config, port, self._made()), *args]
-        self._scheduler_url = f"https://127.0.0.1:{port}"
-        return self.start_component("kube-scheduler", words, f"{self._scheduler_url}/healthz")
-
-    def scheduler_metrics(self) -> str:
-        """What kube-scheduler says at /metrics now."""
-        url = f"{self._scheduler_url}/metrics"
-        with urllib.request.urlopen(url, timeout=START_S, context=self.tls_for(url)) as answer:
-            text: str = answer.read().decode()
-            return text
+        return self.start_component("kube-scheduler", words, f"https://127.0.0.1:{port}/healthz")
 
     def kubeconfig_for(self, user: str, groups: Sequence[str] = ()) -> Path:
         """The path of a new kubeconfig for a user with a fresh client certificate."""

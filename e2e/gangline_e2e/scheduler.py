@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import re
 import signal
 import sys
 import time
@@ -27,7 +26,6 @@ STOP_S = 30.0
 POLL_S = 0.05
 METRICS_S = 30.0
 NAME = "gangline"
-KNOWN_NODES = re.compile(r'^scheduler_scheduler_cache_size\{type="nodes"\} (\d+)', re.MULTILINE)
 
 
 class Gangline:
@@ -126,10 +124,6 @@ class Gangline:
             text: str = answer.read().decode()
             return text
 
-    def nodes(self) -> int:
-        """How many nodes it knows of."""
-        return known_nodes(self.metrics())
-
     def __enter__(self) -> Self:
         self.start()
         return self
@@ -149,12 +143,6 @@ class Gangline:
         elect = "--leader-elect" if self._leader_elect else "--no-leader-elect"
         ports = ["--listen", listen, "--plain-metrics", "--secure-listen", secure]
         return [*env, *command(self.config_file, self._kubeconfig), *ports, *self._more, elect]
-
-
-def known_nodes(metrics: str) -> int:
-    """How many nodes a scheduler knows of, kube-scheduler too, as its metrics say; 0 if they do not say."""
-    found = KNOWN_NODES.search(metrics)
-    return int(found[1]) if found is not None else 0
 
 
 def command(config: Path, kubeconfig: Path) -> list[str]:

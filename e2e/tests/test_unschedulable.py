@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ import yaml
 
 from gangline_e2e.api import Api
 from gangline_e2e.harness import ControlPlane
-from gangline_e2e.scheduler import Gangline, configuration, known_nodes, profile
+from gangline_e2e.scheduler import Gangline, configuration, profile
 from gangline_e2e.workloads import Manifest, Manifests, gpu_pod, is_bound, is_named, kwok_node
 
 NODES = "/api/v1/nodes"
@@ -49,7 +51,7 @@ def upstream(own_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathF
 
 async def test_an_unschedulable_pod_is_told_why_by_event_and_condition(empty: Api, running: Gangline) -> None:
     await _create_nodes_for_nobody(empty)
-    await _known(empty, 3, running.metrics)
+    await _known(empty, 3, OURS)
     pod = await empty.create(gpu_pod("big", scheduler_name=OURS, gpus=8))
 
     event, condition = await _said(empty, "big")
@@ -80,7 +82,7 @@ async def test_events_and_conditions_say_what_kube_scheduler_says(
     empty: Api, running: Gangline, upstream: ControlPlane, pod: dict[str, Any]
 ) -> None:
     await _create_nodes_for_nobody(empty)
-    await _known(empty, 3, running.metrics, upstream.scheduler_metrics)
+    await _known(empty, 3, OURS, UPSTREAM)
     await empty.create_many(gpu_pod(name, scheduler_name=name, **pod) for name in (OURS, UPSTREAM))
 
     (our_event, our_condition), (event, condition) = await _said(empty, OURS), await _said(empty, UPSTREAM)
@@ -95,7 +97,7 @@ async def test_events_and_conditions_say_what_kube_scheduler_says(
 async def test_without_any_node_the_words_are_those_of_kube_scheduler(
     empty: Api, running: Gangline, upstream: ControlPlane
 ) -> None:
-    await _known(empty, 0, running.metrics, upstream.scheduler_metrics)
+    await _known(empty, 0, OURS, UPSTREAM)
     await empty.create_many(gpu_pod(name, scheduler_name=name) for name in (OURS, UPSTREAM))
 
     (ours, _), (theirs, _) = await _said(empty, OURS), await _said(empty, UPSTREAM)
@@ -197,13 +199,23 @@ async def test_a_waiting_pod_is_bound_soon_after_what_helps_it(
     assert pod["spec"]["nodeName"] == node
 
 
-async def _known(api: Api, nodes: int, *metrics: Callable[[], str]) -> None:
-    """Wait until schedulers know of so many nodes: they may hear of a pod sooner than of a node that is older."""
+async def _known(api: Api, nodes: int, *schedulers: str) -> None:
+    """Wait until schedulers know of so many nodes: they may hear of a pod sooner than of a node that is older. Pods
+    that fit on no node ask them, one after the other.
+    """
+    answer = f"0/{nodes} nodes" if nodes else "no nodes available"
+    for scheduler in schedulers:
+        names = (f"asks-{scheduler}-{number}" for number in itertools.count())
+        await api.until(partial(_answers, api, names, scheduler, answer), f"{scheduler} knows of {nodes} nodes")
 
-    async def is_so() -> bool:
-        return [known_nodes(await asyncio.to_thread(each)) for each in metrics] == [nodes] * len(metrics)
 
-    await api.until(is_so, f"the schedulers know of {nodes} nodes")
+async def _answers(api: Api, names: Iterator[str], scheduler: str, answer: str) -> bool:
+    """Whether a scheduler says this of another pod that fits on no node."""
+    name = next(names)
+    await api.create(gpu_pod(name, scheduler_name=scheduler, gpus=99))
+    event, _ = await _said(api, name)
+    await api.delete(f"{api.pods}/{name}", at_once=True)
+    return bool(event["note"].startswith(answer))
 
 
 async def _create_nodes_for_nobody(api: Api) -> None:
