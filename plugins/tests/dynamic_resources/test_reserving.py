@@ -86,7 +86,9 @@ def used_by(number_of_users: int) -> model.ResourceClaimStatus:
     )
 
 
-@pytest.mark.parametrize("status", [elsewhere(), used_by(MOST_CONSUMERS)], ids=["devices of another node", "256 consumers"])
+@pytest.mark.parametrize(
+    "status", [elsewhere(), used_by(MOST_CONSUMERS)], ids=["devices of another node", "256 consumers"]
+)
 def test_if_one_member_would_be_rejected_all_are_reserved_one_by_one(status: model.ResourceClaimStatus) -> None:
     _, runtime, pods = members({2: status})
     with runtime.handle.state.transaction() as tx:
