@@ -11,6 +11,7 @@ somebody else in between, the program would end with "Address already in use". S
 
 from __future__ import annotations
 
+import atexit
 import random
 import socket
 from collections.abc import Iterator
@@ -25,9 +26,6 @@ FIRST = 10_100
 """Browsers refuse to connect to port 10080."""
 BLOCK = 100
 FEWEST_BLOCKS = 20
-
-_blocks: list[socket.socket] = []
-"""What holds the blocks of this process."""
 
 
 def free_ports(count: int) -> list[int]:
@@ -61,14 +59,14 @@ def _lent_from() -> int:
 
 
 def _has_taken(first: int) -> bool:
-    """Take the block that begins with this port, unless another process has it."""
+    """Take the block that begins with this port until this process ends, unless another process has it."""
     holder = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         holder.bind(("127.0.0.1", first))
     except OSError:
         holder.close()
         return False
-    _blocks.append(holder)
+    atexit.register(holder.close)
     return True
 
 

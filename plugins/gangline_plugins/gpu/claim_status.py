@@ -33,8 +33,8 @@ class ClaimStatuses:
         self._store = handle.state.store(resources.GPU_CLAIMS)
         self._latest: dict[tuple[str, str], custom_resources.GpuClaimStatus] = {}
         self._written: dict[tuple[str, str], tuple[int, custom_resources.GpuClaimStatus]] = {}
-        """What is being written, or was written and is not shown by the watch yet, and the resourceVersion that the claim
-        got by that.
+        """What is being written, or was written and is not shown by the watch yet; before it, the resourceVersion that
+        the claim got by that.
         """
         self._locks = [asyncio.Lock() for _ in range(_WRITERS)]
         """A claim always uses the same lock, so that its statuses are written in order."""
