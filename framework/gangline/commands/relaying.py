@@ -81,6 +81,8 @@ class Upstream:
         authorization = await self._credentials.authorization()
         given = {**headers, "Authorization": authorization} if authorization else headers
         url = URL(f"{self._url.origin()}{path}", encoded=True)
+        if self._session.closed:  # another replica is asked now
+            raise ApiError(0, "Unreachable", f"{self._url} is asked no longer")
         try:
             async with self._session.get(url, headers=given, ssl=self._context, allow_redirects=False) as answer:
                 yield answer

@@ -348,6 +348,7 @@ class PodAllocator:
 
     def _forget(self) -> None:
         self._cuts.clear()
+        self._cutter.forget()
         self._outlines.clear()
         self._cut_bytes = 0
 

@@ -83,6 +83,10 @@ class Cutter:
             self._shapes[content] = shape
         return Cut(devices, shape, tuple(empty.counters), empty.consuming, empty.is_plain)
 
+    def forget(self) -> None:
+        """Keep no shape any more: the shapes of nodes with many devices are large."""
+        self._shapes.clear()
+
     def _devices(self, node: int) -> _Devices:
         candidates, table = self._candidates, self._candidates.table
         pools = table.pools_of(node)

@@ -64,9 +64,12 @@ def gather(nodes: NodeView, cluster: State) -> Gathered:
 def catch_up(cluster: Cache, most: int = SLICE) -> Iterator[None]:
     """Look at what has changed since the last call, a slice of the nodes at each step, so that `gather` is quick then.
 
-    The caller lets other tasks run between two steps.
+    The caller lets other tasks run between two steps. If they change more nodes than a step looks at, the steps end all
+    the same: when twice as many nodes were looked at as there are.
     """
-    while not cluster.shared(GpuCounts, cluster).update(cluster.nodes.view(), most):
+    for _ in range(0, 2 * cluster.nodes.size, most):
+        if cluster.shared(GpuCounts, cluster).update(cluster.nodes.view(), most):
+            return
         yield
 
 

@@ -34,10 +34,12 @@ def fewer_members(trial: Trial) -> Iterator[Remedy]:
     def needing(number: int) -> Change:
         return lambda each: dataclasses.replace(each, min_member=number)
 
-    placed = trial.progress.placed
+    progress = trial.progress
+    placed = progress.placed
     _, ids = domains_of(trial)
     room = int(sums(ids, trial.capacity(needing(placed + 1))).max(initial=0))
-    numbers = range(placed + 1, min(placed + room + 1, group.min_member))
+    most = min(progress.there, placed + room, group.min_member - 1)
+    numbers = range(placed + 1, most + 1)
     found = _largest_of_all(numbers, lambda number: trial.starts(change=needing(number)))
     if found is None:
         return

@@ -235,6 +235,14 @@ async def test_when_the_pod_that_is_reached_has_gone_another_one_is_looked_for(r
         assert len(tries) == 2 and relayed.relay.upstream is other.upstream
 
 
+async def test_a_request_to_a_pod_that_is_asked_no_longer_is_answered_as_without_a_scheduler(relayed: Relayed) -> None:
+    async with relayed.browser.get(relayed.relay.address):
+        pass
+    await relayed.upstream.close()
+
+    assert await relayed.status("/ui/state") == 502
+
+
 async def test_a_user_who_may_not_see_the_page_is_told_so_at_once(relayed: Relayed) -> None:
     await relayed.upstream.check()
     assert await relayed.upstream.leads()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
+from gangline.dra import allocator, solving
 from gangline.errors import InvalidObject
 from gangline.model.resource_slices import ResourceSlice
 
@@ -293,3 +296,22 @@ def test_a_share_of_which_it_cannot_be_read_what_it_consumes_takes_the_device() 
         )
         is None
     )
+
+
+def shapes() -> int:
+    gc.collect()
+    return sum(isinstance(each, solving.ProblemShape) for each in gc.get_objects())
+
+
+def test_the_shapes_of_nodes_are_forgotten_with_their_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocator, "_MOST_CUT_BYTES", 0)
+    monkeypatch.setattr(solving, "_MOST_BYTES", 0)
+    slices = [
+        offer(node, [device(f"d{number}") for number in range(count)], pool=node, nodeName=node)
+        for count, node in enumerate("abcdef", 1)
+    ]
+    before = shapes()
+    pod = ask(slices, [claim(exactly())], nodes="abcdef")
+
+    assert [names(pod, row) for row in range(6)] == [["d0"]] * 6
+    assert shapes() - before <= 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -148,3 +149,18 @@ def test_a_node_that_changes_between_two_steps_is_counted_once_more() -> None:
     assert len(list(steps)) <= 2
 
     assert cache.shared(GpuCounts, cache).reported.tolist() == [3, 3]
+
+
+def test_catching_up_ends_although_more_nodes_change_between_two_steps_than_a_step_looks_at() -> None:
+    names = [f"n{i}" for i in range(8)]
+    cache = cluster([make_node(name) for name in names])
+    steps = 0
+    for _ in islice(catch_up(cache, most=2), 100):
+        steps += 1
+        for name in names:
+            cache.store(GPU_NODE_STATUSES).upsert(report(name, steps))
+
+    assert steps == 8
+
+    gather(cache.nodes.view(), cache)
+    assert cache.shared(GpuCounts, cache).reported.tolist() == [steps] * 8

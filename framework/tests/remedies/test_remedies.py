@@ -309,6 +309,17 @@ def test_a_gang_is_let_start_with_as_many_members_as_fit_although_fewer_would_no
 # Bounds
 
 
+def test_no_attempt_is_made_with_more_members_than_there_are() -> None:
+    judged = World(FOUR, members(40, gpus=0), min_member=200).judged()
+    (unit,) = judged.groups.values()
+    trial = Trial(unit, judged.runtimes["gangs"], judged.cluster, {}, 0.0)
+
+    with trial.finding():
+        (found,) = fewer_members(trial)
+
+    assert found.values["minMember"] == 40 and trial.tried == 1 and not trial.is_cut
+
+
 def test_where_attempts_run_out_that_is_said() -> None:
     judged = World(FOUR, members(3), min_member=3).judged()
     (unit,) = judged.groups.values()

@@ -75,7 +75,7 @@ class ClaimStatuses:
     def set(self, claim: custom_resources.GpuClaim, status: custom_resources.GpuClaimStatus) -> None:
         """Set the status of a claim, unless that is its status already."""
         key = (claim.metadata.namespace, claim.metadata.name)
-        if self._latest.get(key, self._present(key, claim)) == status:
+        if self._told(key, claim) == status:
             return
         self._latest[key] = status
         self._handle.spawn(partial(self._write, key))
@@ -85,10 +85,12 @@ class ClaimStatuses:
         claim: custom_resources.GpuClaim | None = self._store.get(
             pod.annotations.get(custom_resources.CLAIM, ""), pod.namespace
         )
-        return claim is not None and not claim.status.phase
+        return claim is not None and not self._told((claim.metadata.namespace, claim.metadata.name), claim).phase
 
-    def _present(self, key: tuple[str, str], claim: custom_resources.GpuClaim) -> custom_resources.GpuClaimStatus:
-        """The status of a claim, also while the store does not show what was written."""
+    def _told(self, key: tuple[str, str], claim: custom_resources.GpuClaim) -> custom_resources.GpuClaimStatus:
+        """The status that a claim has or is to get, also while the store does not show what was written."""
+        if key in self._latest:
+            return self._latest[key]
         version, status = self._written.get(key, (0, claim.status))
         return status if version > _version(claim) else claim.status
 

@@ -73,10 +73,10 @@ def elsewhere() -> model.ResourceClaimStatus:
     )
 
 
-def full() -> model.ResourceClaimStatus:
+def used_by(number_of_users: int) -> model.ResourceClaimStatus:
     users = [
         model.ResourceClaimConsumerReference(resource="pods", name=f"u{number}", uid=f"u{number}")
-        for number in range(MOST_CONSUMERS)
+        for number in range(number_of_users)
     ]
     return model.ResourceClaimStatus(
         allocation=model.ResourceClaimAllocation(
@@ -86,7 +86,9 @@ def full() -> model.ResourceClaimStatus:
     )
 
 
-@pytest.mark.parametrize("status", [elsewhere(), full()], ids=["devices of another node", "256 consumers"])
+@pytest.mark.parametrize(
+    "status", [elsewhere(), used_by(MOST_CONSUMERS)], ids=["devices of another node", "256 consumers"]
+)
 def test_if_one_member_would_be_rejected_all_are_reserved_one_by_one(status: model.ResourceClaimStatus) -> None:
     _, runtime, pods = members({2: status})
     with runtime.handle.state.transaction() as tx:
@@ -94,3 +96,16 @@ def test_if_one_member_would_be_rejected_all_are_reserved_one_by_one(status: mod
             tx.place(pod, 0)
         assert runtime.reserving.plan([Cycle() for _ in pods], pods, ["a"] * len(pods)) is None
         assert not runtime.reserving.one(Cycle(), pods[2], "a")[0].is_success
+
+
+@pytest.mark.parametrize(("users", "is_room"), [(MOST_CONSUMERS - 2, True), (MOST_CONSUMERS - 1, False)])
+def test_two_members_that_share_a_claim_are_reserved_only_if_both_have_a_place_in_it(users: int, is_room: bool) -> None:
+    _, runtime, (first, *_) = members({0: used_by(users)})
+    cache = runtime.handle.state
+    second = cache.record(make_pod("pod-9", resource_claims=[model.PodResourceClaim("gpu", "claim-0", None)]))
+    pods = [first, second]
+    with cache.transaction() as tx:
+        for pod in pods:
+            tx.place(pod, 0)
+        assert (runtime.reserving.plan([Cycle(), Cycle()], pods, ["a", "a"]) is not None) == is_room
+        assert all(runtime.reserving.one(Cycle(), pod, "a")[0].is_success for pod in pods) == is_room

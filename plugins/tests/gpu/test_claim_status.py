@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from gangline import ApiError, Conflict, Handle, TooManyRequests, Unavailable, custom_resources, resources
-from gangline.testing import cluster
+from gangline.testing import cluster, make_pod
 from gangline_plugins.gpu.claim_status import LONGEST_WAIT, ClaimStatuses
 from gangline_plugins.gpu.late_statuses import LOOK
 
@@ -186,3 +186,23 @@ def test_a_status_that_somebody_else_has_changed_is_written_again() -> None:
         return handle.phases
 
     assert asyncio.run(story()) == ["Reserved", "Reserved"]
+
+
+@pytest.mark.parametrize("is_written", [True, False], ids=["after the write", "before the write"])
+def test_a_claim_that_was_given_a_status_is_not_new_although_the_watch_is_late(is_written: bool) -> None:
+    async def story() -> bool:
+        found = msgspec.structs.replace(claim_of("Reserved", "5"), status=custom_resources.GpuClaimStatus())
+        handle = LateHandle(found)
+        statuses = ClaimStatuses(cast(Handle, handle))
+        pod = handle.state.record(make_pod("p", annotations={custom_resources.CLAIM: found.metadata.name}))
+        assert statuses.is_new(pod)
+        statuses.set(found, custom_resources.GpuClaimStatus("Reserved"))
+        if is_written:
+            handle.may.set()
+            await asyncio.gather(*handle.tasks)
+        is_new = statuses.is_new(pod)
+        handle.may.set()
+        await asyncio.gather(*handle.tasks)
+        return is_new
+
+    assert not asyncio.run(story())

@@ -14,7 +14,7 @@ export class Feed {
 
   async start() {
     this.stream?.close();
-    clearTimeout(this.doubt);
+    this.#believe();
     try {
       const answer = await fetch("ui/state"); // the first time the answer that index.html has asked for
       if (!answer.ok) throw new Error(await sentence(answer));
@@ -45,9 +45,13 @@ export class Feed {
   }
 
   #isLive() {
+    this.#believe();
+    this.onState("live", false);
+  }
+
+  #believe() {
     clearTimeout(this.doubt);
     this.doubt = undefined;
-    this.onState("live", false);
   }
 
   #failed(error) {
