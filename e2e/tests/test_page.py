@@ -5,13 +5,14 @@ The browser is a real one. The cluster is made up, except in the last story.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from gangline.remedies import Remedies, Remedy, RemedyCost, RemedyKind
 from gangline_e2e.browser import PATIENCE, Browser, chromium, first_picture, hindrances, work_of_frames
@@ -24,6 +25,7 @@ MEASURED = """() => {
   const map = document.getElementById("canvas"), ratio = Math.min(2, window.devicePixelRatio || 1);
   return map.width === Math.round(map.clientWidth * ratio) && map.height === Math.round(map.clientHeight * ratio);
 }"""
+UNREACHABLE = "The scheduler is unreachable; trying again …"
 SCRIPT = "<script>document.title='pwned'</script><img src=x onerror=document.title='pwned'>"
 
 
@@ -185,6 +187,41 @@ async def test_what_changes_in_the_cluster_changes_on_the_page(browser: Browser)
         await expect(row).to_contain_text("1 sick")
         shown.cache.remove_node("node-15")
         await expect(page.locator("#nodes tbody tr")).to_have_count(15)
+
+
+@pytest.mark.parametrize("status", [0, 502], ids=["no answer", "gangline ui has none"])
+async def test_a_scheduler_that_does_not_answer_is_unreachable_until_it_answers(browser: Browser, status: int) -> None:
+    async with small().served() as url, browser.open(url) as page:
+        await page.route(
+            "**/ui/state", lambda route: route.fulfill(status=status, body="why") if status else route.abort()
+        )
+        await page.reload()
+        await expect(page.locator("#connection")).to_have_text(UNREACHABLE)
+        await page.unroute("**/ui/state")
+        await expect(page.locator("#connection")).to_have_text("live")
+    browser.complaints.clear()  # of requests in vain
+
+
+async def test_changes_that_never_come_are_noticed_also_after_they_were_refused(browser: Browser) -> None:
+    asked, again = 0, asyncio.Event()
+
+    async def answer(route: Route) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            await route.fulfill(status=503, body="too many streams")
+            return
+        await route.abort()
+        if asked == 3:
+            again.set()
+
+    async with small().served() as url, browser.open(url) as page:
+        await page.route("**/ui/events?*", answer)
+        await page.reload()
+        await again.wait()
+        await expect(page.locator("#connection")).to_have_text("live")
+        await expect(page.locator("#connection")).to_have_text(UNREACHABLE)
+    browser.complaints.clear()  # of requests in vain
 
 
 async def test_filters_leave_out_what_does_not_fit(browser: Browser) -> None:

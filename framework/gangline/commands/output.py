@@ -64,7 +64,7 @@ def drawn(draw: Callable[[Console], None], wide: bool = False) -> str:
     """The text that `draw` prints; each row is one line if it is `wide`, or if the output is no terminal."""
     screen = console()
     if wide or not sys.stdout.isatty():
-        screen.width = _LONGEST
+        _unfold(screen)
     with screen.capture() as kept:
         draw(screen)
     return "".join(f"{_PADDING.sub('', line)}\n" for line in kept.get().splitlines())
@@ -108,9 +108,15 @@ def put(screen: Console, shown: Table, narrower: Callable[[], Table] | None = No
     if narrower is not None:
         put(screen, narrower())
         return
-    before, screen.width = screen.width, _LONGEST
+    before = screen.size
+    _unfold(screen)
     screen.print(shown, crop=False, no_wrap=True)
-    screen.width = before
+    screen.size = before
+
+
+def _unfold(screen: Console) -> None:
+    """Let lines be as long as they are. Where TERM is `dumb`, rich believes in a width only together with a height."""
+    screen.size = screen.size._replace(width=_LONGEST)
 
 
 def _width(column: Column) -> int:

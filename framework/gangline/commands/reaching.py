@@ -143,7 +143,9 @@ def reason_of(error: BaseException | None) -> str:
     there is none.
     """
     cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
-    if isinstance(cause, socket.gaierror) or not isinstance(cause, OSError):
+    if isinstance(cause, socket.gaierror):
+        return cause.strerror or str(cause)
+    if not isinstance(cause, OSError):
         return str(cause or "")
     is_plain = cause.errno is not None and cause.errno > 0 and type(cause).__module__ == "builtins"
     return os.strerror(cause.errno) if is_plain and cause.errno else str(cause)

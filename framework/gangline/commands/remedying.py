@@ -12,7 +12,9 @@ def show_remedies(found: Remedies | None, why_not: str | None, screen: Console) 
     if found is None or found.note or why_not is not None:
         return
     screen.print()
-    if not found.remedies:
+    if not found.remedies and found.tried == 1:
+        screen.print("The one change that was tried would not let it start.")
+    elif not found.remedies:
         screen.print(f"No single change of {found.tried} that were tried would let it start.")
     else:
         screen.print("What would let it start (each alone is enough, the cheapest first):")

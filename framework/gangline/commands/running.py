@@ -136,6 +136,9 @@ def not_given(where: str, error: ApiError) -> GanglineError:
     if error.status == 0:
         advice = "check that the scheduler runs, the network, and the address of --scheduler if it is given"
         return ClusterError(where, error.message, advice)
+    if error.status == 404:
+        advice = "something answers there that is no scheduler; correct the address of --scheduler if it is given"
+        return ConfigError(where, "", f"{error.message}: {advice}")
     return ConfigError(where, "", error.message)
 
 

@@ -14,11 +14,13 @@ from rich.console import Console
 from gangline import config, model
 from gangline.commands.answering import Answer, answer
 from gangline.commands.explain import _plain, show
-from gangline.commands.output import told
+from gangline.commands.output import drawn, told
+from gangline.commands.remedying import show_remedies
 from gangline.commands.running import Judges, Running, judges
 from gangline.errors import ConfigError, Forbidden
 from gangline.explain.targets import Target, parse
 from gangline.kube.resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS
+from gangline.remedies import Remedies
 from gangline.simulate import SimulatedClient, SimulatedCluster
 from gangline.testing import make_node, make_pod
 from gangline.testing.gang_stories import PROFILE, GangCluster
@@ -354,6 +356,12 @@ def test_where_no_single_change_helps_that_is_said() -> None:
     text = words(asked(cluster, POD, Judges(GANGS, "test")))
 
     assert re.search(r"No single change of \d that were tried would let it start\.", text)
+
+
+def test_one_change_that_does_not_help_is_told_in_the_singular() -> None:
+    text = drawn(lambda screen: show_remedies(Remedies("pod default/p", tried=1), None, screen))
+
+    assert text == "\nThe one change that was tried would not let it start.\n"
 
 
 def test_a_pod_with_a_node_or_with_a_place_has_no_remedies() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -120,6 +121,15 @@ def test_a_certificate_that_is_not_trusted_is_named() -> None:
     said = str(unreachable(URL("https://host"), refused))
 
     assert "no scheduler answers at https://host: " in said and "self-signed certificate" in said
+
+
+def test_a_name_that_is_not_known_is_told_without_numbers() -> None:
+    key = ConnectionKey("host", 443, True, True, None, None, None)
+    unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    said = str(unreachable(URL("https://host"), aiohttp.ClientConnectorDNSError(key, unknown)))
+
+    assert said.endswith("no scheduler answers at https://host: Name or service not known")
 
 
 # Without an address

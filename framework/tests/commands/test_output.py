@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 
@@ -17,6 +18,8 @@ from gangline.status import Code
 
 from .cluster_over_http import ClusterOverHttp
 from .terminal import Terminal
+
+ESCAPES = re.compile(r"\x1b\[\d*m")
 
 
 def shell(line: str) -> tuple[int, bytes]:
@@ -84,11 +87,22 @@ def test_the_scores_of_nodes_fit_on_the_terminal(
     report = Report("default/p", "default", plugins, (*scored, refused), "")
     answer = Answer("default/p", "test", (), None, report, ())
     monkeypatch.setattr(sys, "stdout", Terminal())
-    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", str(width))
 
-    lines = drawn(lambda screen: show(answer, None, screen)).splitlines()
+    lines = ESCAPES.sub("", drawn(lambda screen: show(answer, None, screen))).splitlines()
 
     assert max(map(len, lines)) <= width
     words = " ".join(lines).split()
     assert words.count("37") == 16 and words.count("room") == 9 and all(any(p in w for w in words) for p in plugins)
+
+
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_rows_that_are_wide_are_one_line_on_every_terminal(term: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setenv("COLUMNS", "40")
+    rows = table("NODE", "WHY")
+    rows.add_row("node-1", "a long reason " * 20)
+
+    assert len(drawn(lambda screen: put(screen, rows), wide=True).splitlines()) == 2

@@ -2,6 +2,7 @@
 
 const PATIENCE = 3000; // milliseconds without a connection until that is said
 const UNREACHABLE = "The scheduler is unreachable; trying again …";
+const BAD_GATEWAY = 502; // what `gangline ui` answers while the scheduler does not
 const AGAIN = [1000, 2000, 5000, 10000];
 
 export class Feed {
@@ -14,13 +15,18 @@ export class Feed {
 
   async start() {
     this.stream?.close();
-    this.#believe();
+    this.#noDoubt();
     try {
-      const answer = await fetch("ui/state"); // the first time the answer that index.html has asked for
+      // The first time the answer that index.html has asked for.
+      const answer = await fetch("ui/state").catch(() => null);
+      if (!answer || answer.status === BAD_GATEWAY) {
+        this.#failed(UNREACHABLE);
+        return;
+      }
       if (!answer.ok) throw new Error(await sentence(answer));
       this.model.load(await answer.json());
     } catch (error) {
-      this.#failed(error);
+      this.#failed(noNews(error.message));
       return;
     }
     this.failures = 0;
@@ -38,29 +44,32 @@ export class Feed {
     });
     stream.addEventListener("reset", () => this.start());
     stream.addEventListener("error", () => {
-      if (stream.readyState === EventSource.CLOSED) this.#failed(new TypeError("the stream of changes was refused"));
+      if (stream.readyState === EventSource.CLOSED) this.#failed(noNews("the stream of changes was refused"));
       else this.doubt ??= setTimeout(() => this.onState(UNREACHABLE, true), PATIENCE);
     });
     this.onState("live", false);
   }
 
   #isLive() {
-    this.#believe();
+    this.#noDoubt();
     this.onState("live", false);
   }
 
-  #believe() {
+  #noDoubt() {
     clearTimeout(this.doubt);
     this.doubt = undefined;
   }
 
-  #failed(error) {
+  #failed(words) {
     this.stream?.close();
-    const isAnswer = !(error instanceof TypeError); // which fetch raises without an answer
-    this.onState(isAnswer ? `No news: ${error.message}. Trying again …` : UNREACHABLE, true);
+    this.onState(words, true);
     const pause = AGAIN[Math.min(this.failures++, AGAIN.length - 1)];
     setTimeout(() => this.start(), pause);
   }
+}
+
+function noNews(why) {
+  return `No news: ${why}. Trying again …`;
 }
 
 async function sentence(answer) {
