@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import signal
 import sys
 import time
@@ -26,6 +27,7 @@ STOP_S = 30.0
 POLL_S = 0.05
 METRICS_S = 30.0
 NAME = "gangline"
+KNOWN_NODES = re.compile(r'^scheduler_scheduler_cache_size\{type="nodes"\} (\d+)', re.MULTILINE)
 
 
 class Gangline:
@@ -123,6 +125,11 @@ class Gangline:
         with urllib.request.urlopen(f"{self.url}/metrics", timeout=METRICS_S) as answer:
             text: str = answer.read().decode()
             return text
+
+    def nodes(self) -> int:
+        """How many nodes it knows of, as its metrics say."""
+        found = KNOWN_NODES.search(self.metrics())
+        return int(found[1]) if found is not None else 0
 
     def __enter__(self) -> Self:
         self.start()
