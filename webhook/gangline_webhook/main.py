@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-import uvloop
 
 from gangline.commands import options
 from gangline.commands.reaching import component_credentials
@@ -24,6 +23,7 @@ from gangline.process.certificate_files import Certificates
 from gangline.process.endpoints import Endpoints, Served
 from gangline.process.lines import Lines
 from gangline.process.listening import Listener, ListeningLimits
+from gangline.process.loops import new_event_loop
 from gangline.process.version import version_option
 from gangline_webhook.bodies import PATIENCE
 from gangline_webhook.claims import Claims, NoClaims, WatchedClaims
@@ -127,7 +127,7 @@ def webhook(
     certificates = Certificates(tls_cert_file, tls_private_key_file)
     endpoints = Endpoints(listen, secure_listen, certificates, plain_metrics)
     settings = Settings(certificates, addr, endpoints, options, claims, ranks, kubeconfig)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(serve(settings))
 
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import click
 import msgspec
-import uvloop
 
 from gangline import config, failpoints
 from gangline.clock import SystemClock
@@ -33,7 +32,7 @@ from gangline.process.beside import Beside
 from gangline.process.ending import LastResort
 from gangline.process.endpoints import Endpoints, Pages, add_process
 from gangline.process.leading import Elector
-from gangline.process.loops import LoopThread, across
+from gangline.process.loops import LoopThread, across, new_event_loop
 from gangline.process.memory import collect_rarely, keep_memory, settle_when
 from gangline.process.reloading import Reloader
 from gangline.process.server_tls import pair_of_files
@@ -158,7 +157,7 @@ def _play(program: RunProgram, profile_cpu: Path | None) -> None:
     with (
         LastResort() as last_resort,
         _profiled(profile_cpu),
-        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+        asyncio.Runner(loop_factory=new_event_loop) as runner,
     ):
         runner.run(program.run(last_resort))
 
@@ -234,7 +233,7 @@ class RunProgram:
         metrics = Metrics()
         may_write = self._tenure.holds if self._election.leader_elect else lambda: True
         async with (
-            LoopThread("beside", uvloop.new_event_loop) as thread,
+            LoopThread("beside", new_event_loop) as thread,
             HttpClient(
                 component_credentials(self._kubeconfig),
                 connections=self._options.concurrency + 64,

@@ -1,20 +1,43 @@
-"""Runs an event loop in a thread of its own, and lets one loop await a coroutine in another loop."""
+"""Makes event loops, runs one in a thread of its own, and lets one loop await a coroutine in another loop."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
+
+import uvloop
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Work = Callable[[], Awaitable[T]]
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """A loop of uvloop. Its log does not tell with a traceback of connections that broke when nobody waited for them.
+
+    If a connection is reset between the handshakes of TCP and TLS, uvloop raises the error to who connects, and leaves
+    the error also in a future that nobody reads.
+    """
+    loop = uvloop.new_event_loop()
+    loop.set_exception_handler(_unhandled)
+    return loop
+
+
+def _unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    future, error = context.get("future"), context.get("exception")
+    is_of_task = future is None or isinstance(future, asyncio.Task)
+    if isinstance(error, (ConnectionError, ssl.SSLError)) and not is_of_task:
+        log.debug("a connection broke: %r", error)
+    else:
+        loop.default_exception_handler(context)
 
 
 async def across(loop: asyncio.AbstractEventLoop, work: Work[T], gone: asyncio.Future[None] | None = None) -> T:

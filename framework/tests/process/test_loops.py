@@ -1,14 +1,15 @@
-"""Two event loops in two threads: what one awaits of the other."""
+"""Two event loops in two threads: what one awaits of the other; and what a loop says of futures that nobody awaits."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 import threading
 
 import pytest
-import uvloop
 
-from gangline.process.loops import LoopThread, across
+from gangline.process.loops import LoopThread, across, new_event_loop
 
 
 async def test_work_runs_in_the_other_thread_and_its_answer_comes_back() -> None:
@@ -16,7 +17,7 @@ async def test_work_runs_in_the_other_thread_and_its_answer_comes_back() -> None
         await asyncio.sleep(0)
         return threading.current_thread().name
 
-    async with LoopThread("beside", uvloop.new_event_loop) as thread:
+    async with LoopThread("beside", new_event_loop) as thread:
         assert await thread.call(name) == "beside"
 
 
@@ -87,3 +88,45 @@ async def test_a_loop_that_ends_by_itself_fails_who_waits_for_it() -> None:
     async with LoopThread("beside") as thread:
         with pytest.raises(RuntimeError, match="has ended"):
             await thread.call(leave)
+
+
+def left_by(error: Exception) -> None:
+    """Play the loop that leaves an error in a future which nobody awaits."""
+
+    async def story() -> None:
+        asyncio.get_running_loop().create_future().set_exception(error)
+        gc.collect()
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(story())
+
+
+def test_a_connection_that_breaks_when_nobody_waits_for_it_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        left_by(ConnectionResetError())
+
+    assert [(each.levelname, each.exc_info) for each in caplog.records if "broke" in each.message] == [("DEBUG", None)]
+    assert "never retrieved" not in caplog.text
+
+
+def test_any_other_error_that_nobody_awaits_is_told_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    left_by(ValueError("no"))
+
+    (told,) = [each for each in caplog.records if "never retrieved" in each.message]
+    assert told.levelname == "ERROR" and told.exc_info is not None
+
+
+def test_a_task_that_a_broken_connection_ends_is_told_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail() -> None:
+        raise ConnectionResetError
+
+    async def story() -> None:
+        asyncio.get_running_loop().create_task(fail())  # nobody awaits it
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        gc.collect()
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(story())
+
+    assert "Task exception was never retrieved" in caplog.text
