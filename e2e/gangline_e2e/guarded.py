@@ -15,6 +15,7 @@ from typing import Any
 
 from gangline_e2e import binaries
 from gangline_e2e.api import Api, connect
+from gangline_e2e.asking import is_allowed
 from gangline_e2e.chart import RELEASE, Helm
 from gangline_e2e.errors import Refused
 from gangline_e2e.gpu_crds import NODE_STATUSES, claim, install, node_status
@@ -154,9 +155,7 @@ async def _prepare(api: Api) -> None:
 async def _may_create_pods(api: Api, user: str) -> bool:
     """Whether the API server lets a user do so by now: roles count a moment after they are given."""
     wanted = {"namespace": TEAM, "verb": "create", "resource": "pods"}
-    asked = {"spec": {"user": user, "resourceAttributes": wanted}}
-    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-    return bool((await api.request("POST", path, asked))["status"]["allowed"])
+    return await is_allowed(api, user, resourceAttributes=wanted)
 
 
 async def give(api: Api, kind: str, user: str, role: str) -> None:

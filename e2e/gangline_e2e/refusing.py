@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gangline_e2e.api import Api
-from gangline_e2e.errors import Refused
+from gangline_e2e.asking import is_refused
 from gangline_e2e.workloads import binding, gpu_pod
 
 
@@ -20,14 +20,7 @@ async def refuse_to_bind(api: Api, names: str) -> str:
     for kind, spec in (("ValidatingAdmissionPolicy", policy), ("ValidatingAdmissionPolicyBinding", bind)):
         await api.create({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec})
     await api.create(gpu_pod(probe, gpus=0, scheduler_name="nobody"))
-
-    async def refuses() -> bool:
-        try:
-            await api.request("POST", f"{api.pods}/{probe}/binding", binding(probe, "nowhere"), dryRun="All")
-        except Refused as error:
-            return "may not be bound" in str(error)
-        return False
-
-    await api.until(refuses, "the policy is in force")
+    path, nowhere = f"{api.pods}/{probe}/binding", binding(probe, "nowhere")
+    await api.until(lambda: is_refused(api, path, nowhere, "may not be bound"), "the policy is in force")
     await api.delete(f"{api.pods}/{probe}", at_once=True)
     return f"/apis/{version}/validatingadmissionpolicybindings/{name}"

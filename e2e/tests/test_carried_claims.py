@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from gangline_e2e.api import Api
+from gangline_e2e.asking import is_refused
 from gangline_e2e.errors import Refused
 from gangline_e2e.gpu_crds import install
 from gangline_e2e.gpu_fleet import configuration
@@ -163,7 +164,7 @@ async def test_a_claim_that_cannot_be_carried_out_is_refused(
 
 async def test_mistakes_of_pods_are_refused_or_told(api: Api) -> None:
     await api.create(_claim("one", {"count": 1}))
-    await api.until(lambda: _is_refused(api, _with_both("one"), "both would count"), "the pod is refused")
+    await api.until(lambda: is_refused(api, api.pods, _with_both("one"), "both would count"), "the pod is refused")
 
     await api.create(_pod("early", "late"))
     await api.create(_claim("late", {"count": 1}))
@@ -285,16 +286,6 @@ def _with_both(claim: str) -> Manifest:
     return gpu_pod("both", gpus=1, scheduler_name=SCHEDULER, annotations={CLAIM: claim})
 
 
-async def _is_refused(api: Api, manifest: Manifest, why: str) -> bool:
-    """Whether an object would be refused for this reason."""
-    path = api.pods if manifest["kind"] == "Pod" else _gpu_claims(api)
-    try:
-        await api.request("POST", path, manifest, dryRun="All")
-    except Refused as error:
-        return why in error.message
-    return False
-
-
 async def _until_called(api: Api) -> None:
     """Wait until the API server calls the webhook for pods and for claims: it learns of both by watches."""
 
@@ -308,5 +299,6 @@ async def _until_called(api: Api) -> None:
     await api.until(is_called, "the API server calls the webhook for pods")
     wrong = _claim("wrong", {"count": 33})
     await api.until(
-        lambda: _is_refused(api, wrong, "at most 32 devices"), "the API server calls the webhook for claims"
+        lambda: is_refused(api, _gpu_claims(api), wrong, "at most 32 devices"),
+        "the API server calls the webhook for claims",
     )

@@ -15,6 +15,7 @@ from gangline.kube.client import HttpClient
 from gangline.kube.resources import RESOURCE_CLAIMS, RESOURCE_SLICES
 from gangline.kube.versions import newest
 from gangline_e2e.api import Api, connect
+from gangline_e2e.asking import is_allowed
 from gangline_e2e.chart import Helm, one
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.versions import ALL_VERSIONS, GROUP, OneVersion
@@ -63,9 +64,7 @@ async def _let(api: Api, helm: Helm) -> None:
 async def _may(api: Api) -> bool:
     """Whether the API server knows of the rights."""
     asked = {"group": GROUP, "resource": "resourceclaims", "verb": "list"}
-    review = {"spec": {"user": USER, "resourceAttributes": asked}}
-    answer = await api.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
-    return bool(answer["status"]["allowed"])
+    return await is_allowed(api, USER, resourceAttributes=asked)
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])

@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 
 from gangline_e2e.api import Api
+from gangline_e2e.asking import is_allowed
 from gangline_e2e.harness import ControlPlane
 from gangline_e2e.scheduler import Gangline, configuration, election, profile
 from gangline_e2e.workloads import Manifest, gpu_pod, is_bound, kwok_node
@@ -62,7 +63,7 @@ async def test_metrics_are_for_whom_the_api_server_lets_see_them(
 ) -> None:
     allowed, other = [await _token(empty, name) for name in ("prometheus", "somebody")]
     await _may_scrape(empty, "prometheus")
-    await empty.until(lambda: _is_allowed(empty, "prometheus"), "the role counts")
+    await empty.until(lambda: _role_counts(empty, "prometheus"), "the role counts")
     scheduler = start_gangline(own_control_plane.kubeconfig, configuration(profile(OURS)))
 
     for path in ("/metrics", "/configz"):
@@ -149,12 +150,10 @@ async def _held(api: Api, scheduler: Gangline) -> None:
     await api.until(said, "the loop is held")
 
 
-async def _is_allowed(api: Api, account: str) -> bool:
+async def _role_counts(api: Api, account: str) -> bool:
     """Whether the API server knows by now what an account may scrape: roles count a moment after they are made."""
     user = f"system:serviceaccount:{api.namespace}:{account}"
-    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-    asked = {"user": user, "nonResourceAttributes": {"path": "/metrics", "verb": "get"}}
-    return bool((await api.request("POST", path, {"spec": asked}))["status"]["allowed"])
+    return await is_allowed(api, user, nonResourceAttributes={"path": "/metrics", "verb": "get"})
 
 
 async def _lease(api: Api, wanted: Callable[[Manifest], bool]) -> Manifest:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gangline_e2e.api import Api
+from gangline_e2e.asking import is_refused
 from gangline_e2e.day.fabric import Fabric, build
 from gangline_e2e.devices import devices_of
 from gangline_e2e.errors import Refused
@@ -436,15 +437,7 @@ async def _until_refused(api: Api, made: Manifest, why: str) -> None:
     """Wait until a pod or a claim is refused for that reason: admission learns of new objects by a watch."""
     claims = f"/apis/gpu.scheduling/v1/namespaces/{api.namespace}/gpuclaims"
     path = api.pods if made["kind"] == "Pod" else claims
-
-    async def refused() -> bool:
-        try:
-            await api.request("POST", path, made, dryRun="All")
-        except Refused as error:
-            return why in error.message
-        return False
-
-    await api.until(refused, f"it is refused: {why}")
+    await api.until(lambda: is_refused(api, path, made, why), f"it is refused: {why}")
 
 
 def _env(pod: Manifest, container: str = "main") -> Any:

@@ -44,8 +44,8 @@ from gangline_plugins.dynamic_resources.entries import Allocation
 from gangline_plugins.dynamic_resources.extended import is_extended, is_unwritten, pod_of, written
 from gangline_plugins.dynamic_resources.ledger import Ledger
 from gangline_plugins.dynamic_resources.readiness import Readiness, is_ready
-from gangline_plugins.dynamic_resources.written import version_of
 from gangline_plugins.retrying import MAY_PASS
+from gangline_plugins.versions import version_of
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ class ClaimBinding:
 
         Returns False if it has not after SHOWN_WITHIN seconds.
         """
-        newest = max((version_of(self._ledger.newest(claim)) for claim in claims), default=0)
+        newest = max((version_of(self._ledger.newest(claim).metadata) for claim in claims), default=0)
         return await self._ledger.written.has_shown(newest, SHOWN_WITHIN)
 
     async def _create(
@@ -206,7 +206,7 @@ class ClaimBinding:
         stamped = msgspec.structs.replace(chosen, allocation_timestamp=rfc3339(self._handle.clock.now()))
         allocated = await self._writer.allocate(claim, stamped, consumer)
         failpoint("claim.after-status")
-        reserved.versions[claim.metadata.uid] = version_of(allocated)
+        reserved.versions[claim.metadata.uid] = version_of(allocated.metadata)
         self._ledger.learn(allocated)
 
     async def _compare(self, pod: PodInfo, reserved: ReservedClaims) -> Status | None:

@@ -32,9 +32,10 @@ from gangline_plugins.dynamic_resources.narrowing import Narrowings
 from gangline_plugins.dynamic_resources.offering import Offering
 from gangline_plugins.dynamic_resources.orders import AllocationOrders
 from gangline_plugins.dynamic_resources.referring import References
-from gangline_plugins.dynamic_resources.written import Written, version_of
+from gangline_plugins.dynamic_resources.written import Written
 from gangline_plugins.extended_resources import ExtendedResources
 from gangline_plugins.twin_gpus import TwinGpus
+from gangline_plugins.versions import version_of
 
 _FEW_ENDING = 16
 """With at most this many claims about to come free, a choice is first tried without their devices."""
@@ -277,7 +278,7 @@ class Ledger:
         if stored is None or stored.metadata.uid != claim.metadata.uid:
             return
         entry = self._entries[claim.metadata.uid]
-        if entry.claim is None or version_of(entry.claim) < version_of(claim):
+        if entry.claim is None or version_of(entry.claim.metadata) < version_of(claim.metadata):
             before = entry.reserved
             entry.see(claim)
             self._endings.reserved(claim.metadata.uid, before, entry.reserved)

@@ -22,6 +22,7 @@ from gangline import InvalidObject, NodeView, model
 from gangline.dra import SliceTable, Standing, Usage
 from gangline.dra.usage import DeviceId
 from gangline.quantity import milli
+from gangline_plugins.versions import version_of
 
 PoolId = tuple[str, str]
 """Driver and name of a pool."""
@@ -63,7 +64,7 @@ class Written:
             self._shown[uid] = _Shown(claim, before.after, before.by)
         else:
             self._drop(uid)
-            self._shown[uid] = _Shown(claim, self._store.seen, version_of(claim))
+            self._shown[uid] = _Shown(claim, self._store.seen, version_of(claim.metadata))
             for device in _devices(claim):
                 self._having[device[:2]].setdefault(device, set()).add(uid)
 
@@ -166,12 +167,6 @@ class Written:
             )
         except InvalidObject:
             return True
-
-
-def version_of(claim: model.ResourceClaim) -> int:
-    """The resourceVersion as a number; 0 if it is none."""
-    text = claim.metadata.resource_version
-    return int(text) if text.isdecimal() else 0
 
 
 def _devices(claim: model.ResourceClaim) -> dict[DeviceId, None]:

@@ -17,6 +17,7 @@ import msgspec
 
 from gangline import Conflict, Handle, NotFound, PodInfo, TooManyRequests, Unavailable, custom_resources, resources
 from gangline_plugins.gpu.allocation import Allocation, join
+from gangline_plugins.versions import version_of
 
 Phase = Literal["Pending", "Reserved", "Bound", "Failed"]
 _WRITERS = 16
@@ -45,7 +46,8 @@ class ClaimStatuses:
     def on_upsert(self, claim: custom_resources.GpuClaim) -> None:
         """The watch shows a claim: what was written before is of no use any more."""
         key = (claim.metadata.namespace, claim.metadata.name)
-        if self._written.get(key, (_UNDER_WAY, None))[0] <= _version(claim):
+        written = self._written.get(key)
+        if written is not None and written[0] <= version_of(claim.metadata):
             del self._written[key]
 
     def on_remove(self, claim: custom_resources.GpuClaim) -> None:
@@ -92,7 +94,7 @@ class ClaimStatuses:
         if key in self._latest:
             return self._latest[key]
         version, status = self._written.get(key, (0, claim.status))
-        return status if version > _version(claim) else claim.status
+        return status if version > version_of(claim.metadata) else claim.status
 
     async def _write(self, key: tuple[str, str]) -> None:
         """Write the latest status, if that is not done yet, and if no other task is at it. Raises ApiError."""
@@ -118,7 +120,7 @@ class ClaimStatuses:
                 found = await self._handle.client.patch(
                     resources.GPU_CLAIMS, name, {"status": fields}, namespace=namespace, subresource="status"
                 )
-                self._note(key, _version(found), status)
+                self._note(key, version_of(found.metadata), status)
             except NotFound:
                 pass
             except (Conflict, TooManyRequests, Unavailable):  # Conflict: others have changed the claim meanwhile
@@ -133,11 +135,5 @@ class ClaimStatuses:
         """Note what was written, until the watch shows it."""
         namespace, name = key
         shown: custom_resources.GpuClaim | None = self._store.get(name, namespace)
-        if shown is not None and version > _version(shown):
+        if shown is not None and version > version_of(shown.metadata):
             self._written[key] = version, status
-
-
-def _version(claim: custom_resources.GpuClaim) -> int:
-    """The resourceVersion as a number; 0 if it is none."""
-    text = claim.metadata.resource_version
-    return int(text) if text.isdecimal() else 0

@@ -206,3 +206,12 @@ def test_a_claim_that_was_given_a_status_is_not_new_although_the_watch_is_late(i
         return is_new
 
     assert not asyncio.run(story())
+
+
+def test_a_claim_of_an_absurd_version_harms_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    handle = LateHandle(claim_of("Failed", "5"))
+    ClaimStatuses(cast(Handle, handle))
+
+    handle.state.store(resources.GPU_CLAIMS).upsert(claim_of("Failed", "9" * 25))
+
+    assert not caplog.records

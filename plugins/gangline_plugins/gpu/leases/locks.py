@@ -27,6 +27,7 @@ from gangline_plugins.gpu.leases.holds import (
     node_of,
     uid_of,
 )
+from gangline_plugins.versions import version_of
 
 Siblings = Callable[[], Collection[str]]
 NO_SIBLINGS: Siblings = tuple
@@ -174,7 +175,7 @@ class Locks:
         """
         name, metadata = lease.metadata.name, lease.metadata
         written = self._written.get(name)
-        if written is not None and _version(written) <= _version(lease):
+        if written is not None and version_of(written.metadata) <= version_of(lease.metadata):
             del self._written[name]
         if self._deleted.get(name, metadata.uid) != metadata.uid:
             del self._deleted[name]
@@ -289,7 +290,11 @@ class Locks:
         finally:
             del self._removed[name]
         seen = self._store.get(name, self.namespace)
-        is_newer = lease.metadata.uid not in removed if seen is None else _version(seen) < _version(lease)
+        is_newer = (
+            lease.metadata.uid not in removed
+            if seen is None
+            else version_of(seen.metadata) < version_of(lease.metadata)
+        )
         if is_newer:
             self._written[name] = lease
 
@@ -301,9 +306,3 @@ class Locks:
 
     def _now(self) -> str:
         return rfc3339(self._clock.now(), micros=True)
-
-
-def _version(lease: model.Lease) -> int:
-    """The resourceVersion as a number: versions of one kind can be compared."""
-    text = lease.metadata.resource_version
-    return int(text) if text.isdecimal() else 0
