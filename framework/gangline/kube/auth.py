@@ -162,7 +162,9 @@ def _ssl_context(access: Access) -> ssl.SSLContext | None:
     try:
         context = ssl.create_default_context(cafile=access.ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(access.source, "certificate-authority", f"cannot be used: {_reason(error)}") from error
+        raise ConfigError(
+            access.source, "certificate-authority", f"cannot be used: {_reason(error, access.ca_file)}"
+        ) from error
     if not access.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -177,12 +179,11 @@ def _load_client_certificate(context: ssl.SSLContext | None, access: Access) -> 
     try:
         context.load_cert_chain(access.cert_file, access.key_file)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            access.source, "client-certificate and client-key", f"cannot be used: {_reason(error)}"
-        ) from error
+        why = f"cannot be used: {_reason(error, access.cert_file, access.key_file)}"
+        raise ConfigError(access.source, "client-certificate and client-key", why) from error
 
 
-def _reason(error: OSError) -> str:
+def _reason(error: OSError, *files: str | None) -> str:
     if isinstance(error, ssl.SSLError):
         return (error.reason or str(error)).replace("_", " ").lower()
-    return str(error)
+    return f"{', '.join(filter(None, files))}: {error.strerror or error}"

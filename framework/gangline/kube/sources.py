@@ -106,7 +106,7 @@ def _run_exec_plugin(user: ConfigNode, cluster: ConfigNode, where: str) -> float
     try:
         status = ExecProvider(user["exec"], folder, cluster).run()
     except OSError as error:
-        raise ConfigError(str(user.path), f"{where}.command", str(error)) from error
+        raise ConfigError(str(user.path), f"{where}.command", _system_error(error)) from error
     except ConfigException as error:
         raise ConfigError(str(user.path), where, _one_line(error)) from error
     return _use_exec_status(user, status, where)
@@ -168,10 +168,17 @@ def _translated(source: str) -> Iterator[None]:
     except binascii.Error as error:
         raise ConfigError(source, "", f"a value that should be base64 is not: {error}") from error
     except OSError as error:
-        raise ConfigError(source, "", str(error)) from error
+        raise ConfigError(source, "", _system_error(error)) from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(source, "", f"this is not a kubeconfig: {error!r}") from error
 
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
+
+
+def _system_error(error: OSError) -> str:
+    """What the operating system says, and of which file, without the number of the error."""
+    if not error.strerror:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

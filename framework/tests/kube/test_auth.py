@@ -321,7 +321,7 @@ def test_an_exec_plugin_that_does_not_exist_is_named(write: Write) -> None:
     with pytest.raises(ConfigError) as caught:
         load(path, environ={})
 
-    assert str(caught.value) == (f"{path}: users[me].exec.command: [Errno 2] No such file or directory: 'no-such-tool'")
+    assert str(caught.value) == f"{path}: users[me].exec.command: no-such-tool: No such file or directory"
 
 
 @pytest.mark.parametrize(
@@ -362,3 +362,14 @@ def test_an_unusable_certificate_is_named(
         load(path, environ={})
 
     assert str(caught.value).startswith(f"{path}: {why.format(folder=tmp_path)}")
+
+
+@pytest.mark.parametrize("missing", ["authority", "client"])
+def test_a_certificate_whose_file_is_gone_is_named(write: Write, tmp_path: Path, missing: str) -> None:
+    gone = tmp_path / "gone.pem"
+    is_authority = missing == "authority"
+    user = {"token": "x"} if is_authority else {"client-certificate": str(gone), "client-key": str(gone)}
+    path = write(user, {"certificate-authority": str(gone)} if is_authority else {})
+
+    with pytest.raises(ConfigError, match=f"{gone}: No such file or directory|File does not exist: {gone}"):
+        load(path, environ={})
