@@ -396,7 +396,7 @@ def test_the_pods_that_end_are_those_whose_end_is_known(default: float | None) -
         cache.upsert_pod(cache.record(pod))
     lifetimes = Lifetimes(handle, ReservationArgs(default_max_runtime_seconds=default))
 
-    found = {pod.name: end for end, pod in lifetimes.endings(cache.pods.values(), 1000.0, "default")}
+    found = {pod.name: end for end, pod in lifetimes.endings(1000.0, "default")}
 
     ends = {pod.name: lifetimes.end_of(pod, 1000.0, "default") for pod in cache.pods.values() if pod.row >= 0}
     assert found == {name: end for name, end in ends.items() if end < float("inf")}
