@@ -1,6 +1,6 @@
 """A replay of a large trace: how long `gangline replay` takes for 100,000 pods on 1,200 nodes of a full cluster.
 
-    python benchmarks/replay.py [--pods 100000] [--nodes 1200] [--profile gpu-scheduler] [--load 1.0] [--out FOLDER]
+    python benchmarks/replay.py [TRACE...] [--pods 100000] [--nodes 1200] [--profile gpu-scheduler] [--load 1.0]
 
 The trace is made up from a seed, in Gangline's own format: parts of GPUs, whole GPUs, whole nodes, and gangs of up to
 16 nodes, some with a high priority. More jobs come by day than by night, so the cluster is full and a queue grows by

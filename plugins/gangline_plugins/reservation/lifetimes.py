@@ -29,7 +29,9 @@ class Lifetimes:
         self._limited = handle.state.tracker(Limited)
 
     def endings(self, now: float, beneficiary: str) -> list[tuple[float, PodInfo]]:
-        """The placed pods whose end is known, with their ends, in no order: see `end_of`. Of most pods it is not known."""
+        """The placed pods whose end is known, with their ends: see `end_of`; in no order. Of most pods it is not
+        known.
+        """
         pods, found = self._handle.state.pods, []
         for uid in pods if self._args.default_max_runtime_seconds else self._limited.that_may_end(pods, self._handle):
             pod = pods.get(uid)
