@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline import model, resources
+from gangline import Handle, model, resources
 from gangline_plugins.gang_preemption.occupants import Occupants, find_occupants
 from gangline_plugins.gang_preemption.ranks import Ranks
 from gangline_plugins.gang_preemption.sparing import GangPreemptionArgs, Sparing
@@ -22,7 +20,7 @@ PRIORITIES = st.integers(-2, 3)
 class Always(Ranks):
     """Never certain."""
 
-    def has_lower(self, *_: Any) -> bool:
+    def has_lower(self, priority: int, handle: Handle) -> bool:
         """Whether a pod may be of lower priority."""
         return True
 
