@@ -29,8 +29,6 @@ from gangline.replay import reading
 from gangline.replay.figures import Figures, figures
 from gangline.replay.playing import Player
 
-BAR = 180.0
-"""CPU seconds that a replay of 100,000 pods on 1,200 nodes may take."""
 GPUS = 8
 """GPUs of each node."""
 PRIORITIES = ((0, 85), (10, 10), (100, 5))
