@@ -14,10 +14,11 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from gangline import model
 from gangline.clock import rfc3339
 from gangline.config import Profile, SchedulerConfiguration
 from gangline.config.schema import PluginSet
@@ -63,6 +64,8 @@ class Run:
     waits_since: float
     pods: dict[str, PodAmounts | None]
     """By UID; None while the pod waits."""
+    objects: dict[str, model.Pod] = field(default_factory=dict)
+    """By UID; without a node."""
     evictions: int = 0
     has_started: bool = False
     is_running: bool = False
@@ -166,10 +169,11 @@ class Player:
     def _wait(self, this: Run) -> None:
         """Let the pods of a job arrive, for the first time or after an eviction."""
         name = f"job-{this.number}" if not this.evictions else f"job-{this.number}-{this.evictions}"
-        this.pods = {}
+        this.pods, this.objects = {}, {}
         now = rfc3339(self.clock.now())
         for pod in objects.pods_of(this.job, name, self._name, self.parts, now):
             this.pods[pod.metadata.uid] = None
+            this.objects[pod.metadata.uid] = pod
             self._of[pod.metadata.uid] = this
             self._scheduler.pods.upsert(pod)
 
@@ -193,8 +197,7 @@ class Player:
     def _confirm(self, this: Run, uid: str, node: str, annotations: Mapping[str, str]) -> None:
         if this.pods.get(uid) is None:
             return  # the pod has ended already
-        name, _, number = uid.rpartition("-")
-        pod = next(itertools.islice(objects.pods_of(this.job, name, self._name, self.parts), int(number), None))
+        pod = this.objects.pop(uid)
         metadata = msgspec.structs.replace(
             pod.metadata, annotations={**(pod.metadata.annotations or {}), **annotations}
         )

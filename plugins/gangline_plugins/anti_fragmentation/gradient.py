@@ -209,6 +209,9 @@ class Gradient:
 
     def _read_models(self, nodes: NodeView, rows: Amounts) -> None:
         """Find the typical pods that may run on new or changed nodes."""
+        if not self._wheres:  # typical pods accept all nodes
+            self._model[rows] = self._model_number(np.zeros(0, dtype=np.bool_))
+            return
         new = [i for i, row in enumerate(rows.tolist()) if self._objects[row] is not nodes.node(i)]
         if not new:
             return

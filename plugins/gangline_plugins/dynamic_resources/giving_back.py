@@ -6,7 +6,7 @@ from functools import partial
 
 from gangline import GroupAttempt, Handle, NodeView, PodInfo, model, node_selection
 from gangline_plugins.dynamic_resources.binding import ClaimBinding
-from gangline_plugins.dynamic_resources.claims import Claims
+from gangline_plugins.dynamic_resources.claims import Claims, uses_claims
 from gangline_plugins.dynamic_resources.ledger import Ledger
 from gangline_plugins.dynamic_resources.needing import left_for_group, left_for_pod
 from gangline_plugins.dynamic_resources.readiness import Readiness
@@ -57,12 +57,13 @@ class GivingBack:
             self.drop(pod, left)
         if found:
             return DROPPED
-        for pod in attempt.pods if self._ledger.references.has_groups else ():
+        claiming = [pod for pod in attempt.pods if uses_claims(pod.cls)]
+        for pod in claiming if self._ledger.references.has_groups else ():
             for claim in left_for_group(self._ledger, pod):
                 self.give_back(pod, claim)
                 return GIVEN_BACK
         is_stuck, waiting = False, frozenset(pod.uid for pod in attempt.pods if pod.row < 0)
-        for pod in attempt.pods:
+        for pod in claiming:
             for claim in left_for_pod(self._ledger, pod, waiting, self.is_lost):
                 self.give_back(pod, claim, waiting)
                 is_stuck = True

@@ -286,7 +286,8 @@ class DynamicResources:
     @hookimpl
     def pod_group_concede(self, attempt: GroupAttempt) -> AbstractContextManager[None] | None:
         """Members whose claims list alternatives make do with the last ones that their nodes have."""
-        uids = [pod.uid for pod in attempt.pods if pod.row < 0 and has_alternatives(self._ledger.own(pod))]
+        claiming = [pod for pod in attempt.pods if pod.row < 0 and uses_claims(pod.cls)]
+        uids = [pod.uid for pod in claiming if has_alternatives(self._ledger.own(pod))]
         return self._ledger.concessions.made_by(uids) if uids else None
 
     @hookimpl

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gangline import BoolColumn, Handle, Membership, PodGroup, PodInfo, Progress, Rows
+from gangline_plugins.gang_preemption.ranks import Ranks
 from gangline_plugins.gang_preemption.sparing import Sparing
 from gangline_plugins.preemption.precedence import importance
 
@@ -195,6 +196,8 @@ class _OccupantCensus:
             self.found.append(Occupant(pods, priority, key, group, spared, is_broken))
 
 
-def find_occupants(handle: Handle, preemptor: str, priority: int, sparing: Sparing) -> Occupants:
+def find_occupants(handle: Handle, preemptor: str, priority: int, sparing: Sparing, ranks: Ranks) -> Occupants:
     """All groups and pods that may be removed for a preemptor, given the key of its group and its priority."""
+    if not ranks.has_lower(priority, handle):
+        return Occupants(handle, (), ranks.leaving(handle))
     return _OccupantCensus(handle, preemptor, priority, sparing).take()

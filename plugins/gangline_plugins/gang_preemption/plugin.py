@@ -45,6 +45,7 @@ from gangline_plugins.gang_preemption.costs import Cost, cost_of, first_start, i
 from gangline_plugins.gang_preemption.demand import GangDemand
 from gangline_plugins.gang_preemption.domains import Stages, find_domains, stages_of
 from gangline_plugins.gang_preemption.occupants import Occupants, Removal, find_occupants
+from gangline_plugins.gang_preemption.ranks import Ranks
 from gangline_plugins.gang_preemption.room import Room
 from gangline_plugins.gang_preemption.searching import find_victims
 from gangline_plugins.gang_preemption.sparing import GangPreemptionArgs, Sparing
@@ -88,6 +89,7 @@ class GangPreemption:
         self._handle = handle
         self._args = args
         self._evictor = Evictor(handle, self.name)
+        self._ranks = handle.state.tracker(Ranks)
         self._attempts = handle.metric("scheduler_preemption_attempts", "Total preemption attempts in the cluster.")
         self._victims = handle.metric("scheduler_preemption_victims", "Number of selected preemption victims.")
 
@@ -120,7 +122,7 @@ class GangPreemption:
     def _search(self, attempt: GroupAttempt, nodes: NodeView, is_under_way: bool) -> EvictionPlan | Status:
         """`is_under_way`: something, for example a device of a claim, still comes free after its pods have gone."""
         sparing = Sparing(self._handle, self._args)
-        occupants = find_occupants(self._handle, attempt.group.key, priority_of(attempt), sparing)
+        occupants = find_occupants(self._handle, attempt.group.key, priority_of(attempt), sparing, self._ranks)
         trials = Trials(self._handle, attempt, occupants.leaving)
         if (occupants.leaving or is_under_way) and (placed := trials.verify(())) is not None:
             return EvictionPlan((), placed)

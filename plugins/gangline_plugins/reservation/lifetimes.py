@@ -5,14 +5,13 @@ believed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 from gangline import Handle, InvalidObject, PodInfo, annotation_values, moments, permissions, resources
 from gangline_plugins.reservation.arguments import ReservationArgs
+from gangline_plugins.reservation.limited import MAX_RUNTIME, Limited
 from gangline_plugins.telling import Teller
 
-MAX_RUNTIME = "gangline.dev/max-runtime"
-"""On a pod or its workload: how long the pod runs at most, as a duration, for example "90m"."""
+__all__ = ["MAX_RUNTIME", "Lifetimes"]
 
 
 class Lifetimes:
@@ -27,18 +26,17 @@ class Lifetimes:
         self._teller = Teller(handle)
         self._args = args
         self._namespaces = handle.state.store(resources.NAMESPACES)
+        self._limited = handle.state.tracker(Limited)
 
-    def endings(self, pods: Iterable[PodInfo], now: float, beneficiary: str) -> list[tuple[float, PodInfo]]:
-        """The placed pods whose end is known, with their ends: see `end_of`. Of most pods it is not known."""
-        is_known_of_all = bool(self._args.default_max_runtime_seconds)
-        workload, found = self._handle.workload, []
-        for pod in pods:
-            if pod.row < 0:
+    def endings(self, now: float, beneficiary: str) -> list[tuple[float, PodInfo]]:
+        """The placed pods whose end is known, with their ends: see `end_of`; in no order. Of most pods it is not
+        known.
+        """
+        pods, found = self._handle.state.pods, []
+        for uid in pods if self._args.default_max_runtime_seconds else self._limited.that_may_end(pods, self._handle):
+            pod = pods.get(uid)
+            if pod is None or pod.row < 0:
                 continue
-            if not is_known_of_all and not pod.terminating and pod.cls.spec.active_deadline_seconds is None:
-                annotations = workload(pod) if pod.owners else pod.annotations
-                if MAX_RUNTIME not in annotations:
-                    continue
             end = self.end_of(pod, now, beneficiary)
             if math.isfinite(end):
                 found.append((end, pod))

@@ -214,7 +214,7 @@ class Reservation:
         kept = self._leaving.kept
         self._leaving.drop()  # while a new plan is made, the old one must not keep the group out of its own nodes
         try:
-            endings = self._lifetimes.endings(self._handle.state.pods.values(), now, attempt.group.namespace)
+            endings = self._lifetimes.endings(now, attempt.group.namespace)
             with self._handle.state.transaction() as tx:
                 return plan(attempt, endings, tx)
         except BaseException:  # for example the deadline has passed: there is no new plan, so the old one stays

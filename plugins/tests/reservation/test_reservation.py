@@ -8,10 +8,12 @@ import random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gangline import Deadline, custom_resources, model, resources
 from gangline.simulate import Kubelet, Scheduler, SimulatedClient, running
-from gangline.testing import cluster, make_node, make_pod
+from gangline.testing import FakeHandle, Groups, cluster, make_node, make_pod
 from gangline.testing.deciding import GroupRejection, decide_group
 from gangline.testing.gang_stories import PROFILE, GangCluster, profile_with
 from gangline.testing.gangs import Gangs
@@ -396,9 +398,37 @@ def test_the_pods_that_end_are_those_whose_end_is_known(default: float | None) -
         cache.upsert_pod(cache.record(pod))
     lifetimes = Lifetimes(handle, ReservationArgs(default_max_runtime_seconds=default))
 
-    found = {pod.name: end for end, pod in lifetimes.endings(cache.pods.values(), 1000.0, "default")}
+    found = {pod.name: end for end, pod in lifetimes.endings(1000.0, "default")}
 
     ends = {pod.name: lifetimes.end_of(pod, 1000.0, "default") for pod in cache.pods.values() if pod.row >= 0}
     assert found == {name: end for name, end in ends.items() if end < float("inf")}
     assert {"owned", "bounded", "leaving", "busy-0", "busy-3"} <= found.keys()
     assert ("busy-1" in found) == bool(default)
+
+
+@given(st.data())
+def test_no_pod_is_missed_whose_end_is_known(data: st.DataObject) -> None:
+    cache = cluster(make_node(f"n{n}", gpus=8) for n in range(2))
+    handle = FakeHandle(cache, grouping=Groups(cache))
+    lifetimes = Lifetimes(handle, ReservationArgs())
+    for _ in range(data.draw(st.integers(1, 12))):
+        number = data.draw(st.integers(0, 5))
+        said = data.draw(st.sampled_from([{}, {MAX_RUNTIME: "5s"}]))
+        if data.draw(st.integers(0, 3)) == 0:
+            meta = model.ObjectMeta(f"job-{number % 2}", "default", uid=f"uid-{number % 2}", annotations=said)
+            cache.store(resources.JOBS).upsert(model.Job(meta))
+            continue
+        owner = model.OwnerReference("Job", f"job-{number % 2}", f"uid-{number % 2}", "batch/v1", controller=True)
+        pod = make_pod(f"p{number}", node=f"n{number % 2}", annotations=said)
+        pod.metadata.owner_references = data.draw(st.sampled_from([[], [owner]]))
+        pod.spec.active_deadline_seconds = data.draw(st.sampled_from([None, None, 7]))
+        pod.metadata.deletion_timestamp = data.draw(st.sampled_from([None, None, "2026-01-01T00:00:00Z"]))
+        if data.draw(st.booleans()):
+            cache.upsert_pod(cache.record(pod))
+        else:
+            cache.remove_pod(pod.metadata.uid)
+
+    found = {pod.uid: end for end, pod in lifetimes.endings(1000.0, "default")}
+
+    ends = {pod.uid: lifetimes.end_of(pod, 1000.0, "default") for pod in cache.pods.values() if pod.row >= 0}
+    assert found == {uid: end for uid, end in ends.items() if end < float("inf")}
