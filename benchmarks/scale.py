@@ -1,7 +1,7 @@
 """A very large cluster: how long `gangline run` takes to start, how much memory it needs, and how long pods wait.
 
     python benchmarks/scale.py [--nodes 100000] [--pods 500000] [--waiting 100] [--seconds 30] [--unschedulable 100000]
-                               [--profile-cpu FILE]
+                               [--no-process] [--no-decisions] [--profile-cpu FILE]
 
 The API server is played by a process that has nodes and pods as bytes: 600,000 objects in a real one, with etcd, need
 more than a small machine has. The scheduler is the installed program with the default profile, and everything between
@@ -30,6 +30,7 @@ from gangline.process.memory import keep_memory
 from gangline_e2e.ports import free_port
 from gangline_e2e.processes import usage
 from scaling.deciding import decisions, gangs
+from scaling.waiting import deletions
 from scaling.watched import turns
 from vs_kube.schedulers import GANGLINE
 
@@ -242,7 +243,7 @@ def main(
 ) -> None:
     """Measure and print."""
     keep_memory()  # as `gangline run` does
-    rows: Rows = [*decisions(nodes), *gangs()] if parts else []
+    rows: Rows = [*decisions(nodes), *gangs(), *deletions(unschedulable)] if parts else []
     if whole:
         with tempfile.TemporaryDirectory() as folder:
             sizes = Sizes(nodes, pods, waiting, unschedulable)

@@ -56,6 +56,8 @@ class Server:
         self._large = objects.NODE_MILLI - objects.POD_MILLI * (pods // nodes - 1) - LARGE_KINDS + 1
         self.first_binding = asyncio.Event()
         self._bound = asyncio.Event()
+        self._untold: set[str] = set()
+        self._told = asyncio.Event()
         self._made: dict[str, tuple[int, int]] = {}
         self._pages = {path: list(self._all_pages(path)) for path in (NODES, PODS)}
         self._watches: dict[str, list[asyncio.Queue[bytes]]] = {NODES: [], PODS: []}
@@ -81,9 +83,12 @@ class Server:
         return await self._all_bound()
 
     async def unschedulable(self, pods: float) -> Waits:
-        """Make pods of three classes that fit nowhere."""
+        """Make pods of three classes that fit nowhere, and wait until each has been told so."""
         seconds = pods / TOO_LARGE_PER_SECOND
         await self._repeat(seconds, TOO_LARGE_PER_SECOND, self._come_large)
+        while self._untold:
+            self._told.clear()
+            await self._told.wait()
         return {}
 
     async def delete(self, seconds: float) -> Waits:
@@ -123,6 +128,7 @@ class Server:
         self._make(cpu_milli)
 
     def _come_large(self) -> None:
+        self._untold.add(f"pod-{self.next_pod:07}")
         self._make(self._large + self.next_pod % LARGE_KINDS)
 
     def _make(self, cpu_milli: int) -> None:
@@ -211,6 +217,8 @@ class Server:
         patch, name = await request.json(), request.path.split("/")[-2]
         if name not in self._made:
             return web.json_response({"metadata": {}})
+        self._untold.discard(name)
+        self._told.set()
         number, cpu_milli = self._made[name]
         body = objects.pod(number, version=self._next(), cpu_milli=cpu_milli, status=patch["status"])
         self._send(PODS, "MODIFIED", body)

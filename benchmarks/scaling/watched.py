@@ -10,6 +10,7 @@ a line for each turn of at least `LEAST`: when it ended (`time.monotonic`), and 
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import time
 from pathlib import Path
@@ -23,12 +24,12 @@ LEAST = 0.02
 
 
 class Ticks:
-    """Measures one loop from its first turn on."""
+    """Measures one loop from its second turn on: in the first one the scheduler is built, and nobody waits."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, file: TextIO) -> None:
         self._loop = loop
         self._file = file
-        self._last = time.process_time()
+        self._last = math.inf
         loop.call_soon(self._tick)
 
     def _tick(self) -> None:
