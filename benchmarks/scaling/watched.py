@@ -56,7 +56,7 @@ def main(file: Path, words: list[str]) -> None:
             made.append(Ticks(loop, file.open("a")))
         return loop
 
-    uvloop.new_event_loop = watched
+    uvloop.new_event_loop = watched  # type: ignore[assignment]  # made by uvloop all the same
     from gangline.main import main as gangline
 
     sys.argv = ["gangline", *words]
