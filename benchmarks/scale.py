@@ -1,6 +1,7 @@
 """A very large cluster: how long `gangline run` takes to start, how much memory it needs, and how long pods wait.
 
     python benchmarks/scale.py [--nodes 100000] [--pods 500000] [--waiting 100] [--seconds 30] [--unschedulable 100000]
+                               [--no-process] [--no-decisions] [--profile-cpu FILE]
 
 The API server is played by a process that has nodes and pods as bytes: 600,000 objects in a real one, with etcd, need
 more than a small machine has. The scheduler is the installed program with the default profile, and everything between
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -24,15 +26,33 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from gangline.process.memory import keep_memory
 from gangline_e2e.ports import free_port
 from gangline_e2e.processes import usage
+from scaling.deciding import decisions, gangs
+from scaling.waiting import deletions
+from scaling.watched import turns
 from vs_kube.schedulers import GANGLINE
 
 CHANGED_PER_MINUTE = 0.1
 """The share of the nodes that changes each minute."""
 KNOWN, NEW = 100.0, 5.0
 """Pods each second of one class, and of a class of their own."""
+AT_REST = 10.0
+"""Seconds for which a scheduler is watched that has nothing to do."""
+TURNS = "turns"
+"""The file with the long turns of the loop."""
 Rows = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What the cluster has."""
+
+    nodes: int
+    pods: int
+    waiting: int
+    unschedulable: int
 
 
 class Played:
@@ -75,30 +95,66 @@ async def _process(*command: str, log: Path | None = None) -> AsyncIterator[asyn
             stderr.close()
 
 
-async def measure(nodes: int, pods: int, waiting: int, seconds: float, unschedulable: int, folder: Path) -> Rows:
-    """All rows of the table."""
-    sizes = map(str, (nodes, pods, waiting))
+class Watched:
+    """The scheduler's process: what it has used, and how long the turns of its loop took."""
+
+    def __init__(self, pid: int, long_turns: Path) -> None:
+        self._pid = pid
+        self._long_turns = long_turns
+        self._since = 0.0
+        self._cpu = 0.0
+
+    def begin(self) -> None:
+        """Measure from now on."""
+        self._since, self._cpu = time.monotonic(), self.cpu
+
+    @property
+    def cpu(self) -> float:
+        """The CPU seconds of the process."""
+        return usage(self._pid).cpu_s
+
+    @property
+    def spent(self) -> float:
+        """The CPU seconds since `begin`."""
+        return self.cpu - self._cpu
+
+    @property
+    def memory(self) -> str:
+        """The most memory of the process until now."""
+        return f"{usage(self._pid).peak_rss_bytes / 2**30:.2f} GiB"
+
+    def longest(self) -> tuple[str, str]:
+        """A row: the longest turns since `begin`."""
+        found = sorted(turns(self._long_turns, self._since), reverse=True)[:3]
+        return "    longest turns of the loop, in CPU time", ", ".join(f"{each * 1e3:.0f} ms" for each in found) or "-"
+
+    async def until_idle(self) -> float:
+        """Wait until the scheduler has nothing to do: under a tenth of a core for a second; returns the time then."""
+        used = self.cpu
+        while True:
+            await asyncio.sleep(1)
+            before, used = used, self.cpu
+            if used - before < 0.1:
+                return time.monotonic()
+
+
+async def measure(cluster: Sizes, seconds: float, folder: Path, profile_cpu: Path | None) -> Rows:
+    """The rows about a whole process."""
+    sizes = map(str, (cluster.nodes, cluster.pods, cluster.waiting))
     async with _process("-m", "scaling.server", *sizes) as server:
         assert server.stdout is not None
         port = int(await server.stdout.readline())
-        command = _command(folder, port)
+        command = _command(folder, port, profile_cpu)
         began = time.monotonic()
         async with _process(*command, log=folder / "gangline.log") as scheduler:
-            played, pid = Played(server), scheduler.pid
-            rows = _start(began, await played.line(), pid)
-            rows += await _churn(played, nodes, seconds, pid)
-            began, before = time.monotonic(), usage(pid).cpu_s
-            await played.order("unschedulable", unschedulable)
-            until_idle = await _idle(pid) - began
-            spent = f"{until_idle:.0f} s, {usage(pid).cpu_s - before:.0f} s of CPU"
-            rows.append((f"{unschedulable:,} pods come that fit nowhere: until all are told so", spent))
-            waits = await played.order("delete", seconds / 3)
-            rows.append(("created to bound while they wait, and a pod is deleted each second", _spelt(waits)))
-            rows.append(("peak memory", f"{usage(pid).peak_rss_bytes / 2**30:.2f} GiB"))
-            return rows
+            played, watched = Played(server), Watched(scheduler.pid, folder / TURNS)
+            rows = _start(began, await played.line(), watched)
+            rows += await _churn(played, cluster.nodes, seconds, watched)
+            rows += await _unschedulable(played, cluster.unschedulable, seconds, watched)
+            return [*rows, ("peak memory", watched.memory)]
 
 
-def _command(folder: Path, port: int) -> list[str]:
+def _command(folder: Path, port: int, profile_cpu: Path | None) -> list[str]:
     """The scheduler's command, with files for it."""
     config, kubeconfig = folder / "config.yaml", folder / "kubeconfig"
     config.write_text(GANGLINE)
@@ -110,36 +166,56 @@ def _command(folder: Path, port: int) -> list[str]:
     }
     kubeconfig.write_text(yaml.safe_dump(entries))
     files = ["--config", str(config), "--kubeconfig", str(kubeconfig), "--no-leader-elect"]
-    return ["-m", "gangline", "run", *files, "--listen", f"127.0.0.1:{free_port()}", "--secure-listen", ""]
+    (folder / TURNS).touch()
+    files += ["--profile-cpu", str(profile_cpu)] if profile_cpu else []
+    run = ["-m", "scaling.watched", str(folder / TURNS), "run", *files]
+    return [*run, "--listen", f"127.0.0.1:{free_port()}", "--secure-listen", ""]
 
 
-def _start(began: float, first: dict[str, float], pid: int) -> Rows:
-    used = usage(pid)
+def _start(began: float, first: dict[str, float], watched: Watched) -> Rows:
     return [
         ("from the start of the process to the first binding", f"{first['at'] - began:.1f} s"),
-        ("CPU until then", f"{used.cpu_s:.1f} s"),
-        ("memory until then, at its peak", f"{used.peak_rss_bytes / 2**30:.2f} GiB"),
+        ("    CPU until then", f"{watched.cpu:.1f} s"),
+        ("    memory until then, at its peak", watched.memory),
+        watched.longest(),
     ]
 
 
-async def _churn(played: Played, nodes: int, seconds: float, pid: int) -> Rows:
-    before, node_rate = usage(pid).cpu_s, nodes * CHANGED_PER_MINUTE / 60
+async def _churn(played: Played, nodes: int, seconds: float, watched: Watched) -> Rows:
+    watched.begin()
+    node_rate = nodes * CHANGED_PER_MINUTE / 60
     waits = await played.order("churn", seconds, node_rate, KNOWN, NEW)
-    cores = (usage(pid).cpu_s - before) / seconds
+    cores = watched.spent / seconds
     return [
         (f"{node_rate:.0f} nodes change, {KNOWN + NEW:.0f} pods come each second: CPU", f"{cores:.0%} of a core"),
-        ("created to bound: p50, p99, max", _spelt(waits)),
+        ("    created to bound: p50, p99, max", _spelt(waits)),
+        watched.longest(),
     ]
 
 
-async def _idle(pid: int) -> float:
-    """Wait until the scheduler has nothing to do: under a tenth of a core for a second; returns the time then."""
-    used = usage(pid).cpu_s
-    while True:
-        await asyncio.sleep(1)
-        before, used = used, usage(pid).cpu_s
-        if used - before < 0.1:
-            return time.monotonic()
+async def _unschedulable(played: Played, pods: int, seconds: float, watched: Watched) -> Rows:
+    watched.begin()
+    began = time.monotonic()
+    await played.order("unschedulable", pods)
+    until_idle = await watched.until_idle() - began
+    rows = [
+        (f"{pods:,} pods come that fit nowhere: until all are told so", f"{until_idle:.0f} s"),
+        ("    CPU until then", f"{watched.spent:.0f} s"),
+        watched.longest(),
+    ]
+    watched.begin()
+    await asyncio.sleep(AT_REST)
+    rows += [("at rest while they wait: CPU", f"{watched.spent / AT_REST:.1%} of a core"), watched.longest()]
+    watched.begin()
+    waits = await played.order("delete", seconds / 3)
+    cores = watched.spent / (seconds / 3)
+    return [
+        *rows,
+        ("a pod is deleted each second, and 20 others come: CPU", f"{cores:.0%} of a core"),
+        ("    pods that got the room of a deleted pod", f"{waits['filled']:.0f} of {waits['deleted']:.0f}"),
+        ("    created to bound: p50, p99, max", _spelt(waits)),
+        watched.longest(),
+    ]
 
 
 def _spelt(waits: dict[str, float]) -> str:
@@ -152,14 +228,30 @@ def _spelt(waits: dict[str, float]) -> str:
 @click.option("--waiting", default=100, show_default=True, help="Pods that wait when the scheduler starts.")
 @click.option("--seconds", default=30.0, show_default=True, help="How long nodes change and pods come.")
 @click.option("--unschedulable", default=100_000, show_default=True, help="Pods that fit nowhere, in the end.")
-def main(nodes: int, pods: int, waiting: int, seconds: float, unschedulable: int) -> None:
+@click.option("--profile-cpu", type=click.Path(path_type=Path), help="See the option of gangline run.")
+@click.option("--process/--no-process", "whole", default=True, help="Measure a whole process, too.")
+@click.option("--decisions/--no-decisions", "parts", default=True, help="Measure decisions alone, too.")
+def main(
+    nodes: int,
+    pods: int,
+    waiting: int,
+    seconds: float,
+    unschedulable: int,
+    profile_cpu: Path | None,
+    whole: bool,
+    parts: bool,
+) -> None:
     """Measure and print."""
-    with tempfile.TemporaryDirectory() as folder:
-        rows = asyncio.run(measure(nodes, pods, waiting, seconds, unschedulable, Path(folder)))
+    keep_memory()  # as `gangline run` does
+    rows: Rows = [*decisions(nodes), *gangs(), *deletions(unschedulable)] if parts else []
+    if whole:
+        with tempfile.TemporaryDirectory() as folder:
+            sizes = Sizes(nodes, pods, waiting, unschedulable)
+            rows += asyncio.run(measure(sizes, seconds, Path(folder), profile_cpu))
     table = Table(f"{nodes:,} nodes, {pods:,} pods", "", box=None)
     for row in rows:
         table.add_row(*row)
-    Console(width=100).print(table)
+    Console(width=110).print(table)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from gangline_e2e.workloads import GPU
 
 PER_LEAF, PER_ZONE = 32, 2048
 NAMESPACES = 50
+NODE_MILLI, POD_MILLI = 96_000, 1_000
+"""The CPU of a node, and of a pod that runs."""
 CREATED = "2026-01-01T00:00:00Z"
 _CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
@@ -24,7 +26,7 @@ PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 def node(number: int, version: int = 1, beat: int = 0) -> bytes:
     """A node; `beat` is the value of a label that changes."""
     name = f"node-{number:06}"
-    room = {"cpu": "96", "memory": "1Ti", "pods": "110", GPU: "8", "ephemeral-storage": "3500Gi"}
+    room = {"cpu": f"{NODE_MILLI}m", "memory": "1Ti", "pods": "110", GPU: "8", "ephemeral-storage": "3500Gi"}
     labels = {
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",
@@ -68,7 +70,7 @@ def pod(
     number: int,
     on: str = "",
     version: int = 1,
-    cpu_milli: int = 1000,
+    cpu_milli: int = POD_MILLI,
     gpus: int = 0,
     status: Mapping[str, Any] = MappingProxyType({}),
 ) -> bytes:

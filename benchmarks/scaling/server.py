@@ -11,6 +11,9 @@ orders, one in a line:
     delete SECONDS
 
 and answers each with a line of JSON when the order is carried out.
+
+The unschedulable pods ask for as much CPU as a node has left when one of the pods that run on it is deleted, so that a
+deletion makes room for one of them.
 """
 
 from __future__ import annotations
@@ -27,14 +30,15 @@ from aiohttp import web
 from scaling import objects
 from scaling.objects import NODES, PODS
 
-KNOWN_MILLI, NEW_MILLI, TOO_MUCH_MILLI = 500, 1_000, 10**9
+KNOWN_MILLI, NEW_MILLI = 500, 1_000
+LARGE_KINDS = 3
 PAGE = 500
 """Objects in a page of a list; what the scheduler asks for."""
 TICK = 0.005
 """Seconds between two portions of what is repeated."""
 TOO_LARGE_PER_SECOND, BESIDE_PER_SECOND = 5000.0, 20.0
 Waits = dict[str, float]
-"""Seconds from the creation of a pod to its binding: p50, p99 and max."""
+"""Seconds from the creation of a pod to its binding: p50, p99 and max; and how many pods found room in a deletion's."""
 
 
 class Server:
@@ -47,8 +51,13 @@ class Server:
         self.created: dict[str, float] = {}
         """When each pod that fits and waits was shown to watches, by name."""
         self.waits: list[float] = []
+        self.filled = 0
+        """The unschedulable pods that were bound."""
+        self._large = objects.NODE_MILLI - objects.POD_MILLI * (pods // nodes - 1) - LARGE_KINDS + 1
         self.first_binding = asyncio.Event()
         self._bound = asyncio.Event()
+        self._untold: set[str] = set()
+        self._told = asyncio.Event()
         self._made: dict[str, tuple[int, int]] = {}
         self._pages = {path: list(self._all_pages(path)) for path in (NODES, PODS)}
         self._watches: dict[str, list[asyncio.Queue[bytes]]] = {NODES: [], PODS: []}
@@ -74,9 +83,12 @@ class Server:
         return await self._all_bound()
 
     async def unschedulable(self, pods: float) -> Waits:
-        """Make pods of three classes that fit nowhere."""
+        """Make pods of three classes that fit nowhere, and wait until each has been told so."""
         seconds = pods / TOO_LARGE_PER_SECOND
-        await self._repeat(seconds, TOO_LARGE_PER_SECOND, lambda: self._make(TOO_MUCH_MILLI + self.next_pod % 3))
+        await self._repeat(seconds, TOO_LARGE_PER_SECOND, self._come_large)
+        while self._untold:
+            self._told.clear()
+            await self._told.wait()
         return {}
 
     async def delete(self, seconds: float) -> Waits:
@@ -86,7 +98,7 @@ class Server:
             self._repeat(seconds, 1.0, lambda: self._go(next(gone))),
             self._repeat(seconds, BESIDE_PER_SECOND, lambda: self._come(KNOWN_MILLI)),
         )
-        return await self._all_bound()
+        return await self._all_bound() | {"deleted": next(gone), "filled": self.filled}
 
     async def _repeat(self, seconds: float, rate: float, step: Callable[[], None]) -> None:
         began, done = time.perf_counter(), 0
@@ -114,6 +126,10 @@ class Server:
     def _come(self, cpu_milli: int) -> None:
         self.created[f"pod-{self.next_pod:07}"] = time.perf_counter()
         self._make(cpu_milli)
+
+    def _come_large(self) -> None:
+        self._untold.add(f"pod-{self.next_pod:07}")
+        self._make(self._large + self.next_pod % LARGE_KINDS)
 
     def _make(self, cpu_milli: int) -> None:
         number = self.next_pod
@@ -186,6 +202,7 @@ class Server:
             number, cpu_milli = self._made.pop(name)
             if (since := self.created.pop(name, None)) is not None:
                 self.waits.append(time.perf_counter() - since)
+            self.filled += cpu_milli >= self._large
             on = body["target"]["name"]
             self._send(PODS, "MODIFIED", objects.pod(number, on, self._next(), cpu_milli))
             self.first_binding.set()
@@ -200,6 +217,8 @@ class Server:
         patch, name = await request.json(), request.path.split("/")[-2]
         if name not in self._made:
             return web.json_response({"metadata": {}})
+        self._untold.discard(name)
+        self._told.set()
         number, cpu_milli = self._made[name]
         body = objects.pod(number, version=self._next(), cpu_milli=cpu_milli, status=patch["status"])
         self._send(PODS, "MODIFIED", body)

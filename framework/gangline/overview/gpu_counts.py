@@ -71,12 +71,13 @@ class GpuCounts:
         Returns whether all nodes are counted.
         """
         self._note_changes(nodes)
-        names, stale = nodes.names, self._stale
+        stale = self._stale
         for _ in range(len(stale) if most is None else min(most, len(stale))):  # those that have changed
             row = stale.pop()
-            by_request, by_claim = self._held(names[row], nodes.pods(row).values())
+            name = nodes.name_of(row)  # `names` copies all names, for each slice
+            by_request, by_claim = self._held(name, nodes.pods(row).values())
             self.beyond[row] = len(by_claim - by_request)
-            self.reported[row] = self._devices_of(names[row])
+            self.reported[row] = self._devices_of(name)
         return not stale
 
     def _note_changes(self, nodes: NodeView) -> None:

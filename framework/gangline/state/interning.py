@@ -113,7 +113,7 @@ def _record(pod: Pod, cls: PodClass, labels: LabelSet, row: int) -> PodInfo:
         metadata.deletion_timestamp is not None,
         metadata.resource_version,
         spec.scheduler_name,
-        tuple(gate.name for gate in spec.scheduling_gates),
+        tuple([gate.name for gate in spec.scheduling_gates]) if spec.scheduling_gates else (),
         spec.scheduling_group.pod_group_name if spec.scheduling_group else "",
         status.phase,
         status.start_time or "",

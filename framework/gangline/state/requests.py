@@ -74,8 +74,10 @@ def compute(spec: PodSpec, status: PodStatus | None = None) -> Requests:
 
 def is_resize_infeasible(status: PodStatus) -> bool:
     """Whether the kubelet has said that the node can never give the pod what it requests now."""
-    pending = next((c for c in status.conditions if c.type == "PodResizePending"), None)
-    return pending is not None and pending.reason == "Infeasible"
+    for condition in status.conditions:
+        if condition.type == "PodResizePending":
+            return condition.reason == "Infeasible"
+    return False
 
 
 def allocatable(resources: Resources | None, path: str) -> dict[str, int]:

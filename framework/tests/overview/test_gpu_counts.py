@@ -139,6 +139,25 @@ def test_catching_up_looks_at_a_slice_of_the_nodes_at_each_step_and_leaves_nothi
     assert not nodes.looked_at
 
 
+class WithoutNames(NodeView):
+    """All nodes; to read all names would cost each step as much as there are nodes."""
+
+    @property
+    def names(self) -> list[str]:
+        raise AssertionError("all names were read for a step")
+
+
+def test_a_step_costs_no_more_on_a_large_cluster() -> None:
+    cache = cluster([make_node(f"n{i}") for i in range(4)])
+    cache.store(GPU_NODE_STATUSES).upsert(report("n1", 2))
+    counts = cache.shared(GpuCounts, cache)
+
+    while not counts.update(WithoutNames(cache.nodes, cache.nodes.everything), most=1):
+        pass
+
+    assert counts.reported.tolist() == [0, 2, 0, 0]
+
+
 def test_a_node_that_changes_between_two_steps_is_counted_once_more() -> None:
     cache = cluster([make_node("a"), make_node("b")])
     steps = catch_up(cache, most=1)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gangline.process import memory
-from gangline.process.memory import collect_rarely, looked_at_once, memory_left, nothing_collected, settle_when
+from gangline.process.memory import collect_rarely, looked_at_once, memory_left, nothing_collected, settle_when, skim
 
 
 class Ring:
@@ -86,6 +86,48 @@ def test_the_collector_never_looks_at_many_new_objects_at_once() -> None:
     collect_rarely()
 
     assert gc.get_threshold()[0] <= memory.YOUNG
+
+
+async def test_while_there_is_no_garbage_the_collector_looks_at_a_sample() -> None:
+    gc.set_threshold(10**9, 50, 100)
+    looked: list[int] = []
+    with looked_at_once() as looks:
+        gc.set_threshold(10**9)
+        gc.callbacks.append(note := lambda phase, info: looked.append(gc.get_count()[0]) if phase == "start" else None)
+        skimming = asyncio.create_task(skim(looks, 0.0))
+        kept: list[Ring] = []
+        while len(looked) < 3:  # each turn of the loop is a pause of the skimming
+            kept.append(Ring())
+            await asyncio.sleep(0)
+        gc.callbacks.remove(note)
+        skimming.cancel()
+
+    assert len(kept) >= 3 * memory.SAMPLE - 1 and not any(map(is_looked_at, kept[:-1]))
+
+
+async def test_once_there_is_garbage_no_new_object_is_left_out() -> None:
+    garbage = [weakref.ref(Ring()) for _ in range(memory.GARBAGE)]
+    with looked_at_once() as looks:
+        gc.collect(0)
+        await asyncio.wait_for(skim(looks, 0.0), 60)  # ends at once
+
+        kept, more = Ring(), weakref.ref(Ring())
+
+        assert looks.found_garbage and is_looked_at(kept)
+        gc.collect(0)
+
+    assert more() is None and not any(each() for each in garbage)
+
+
+async def test_a_sample_with_garbage_ends_the_skimming() -> None:
+    with looked_at_once() as looks:
+        skimming = asyncio.create_task(skim(looks, 0.0))
+        while not skimming.done():
+            for _ in range(memory.GARBAGE):
+                Ring()
+            await asyncio.sleep(0)
+
+    assert looks.found_garbage
 
 
 def test_modules_are_not_looked_at() -> None:
