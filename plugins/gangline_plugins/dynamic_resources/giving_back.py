@@ -45,9 +45,13 @@ class GivingBack:
         return not others and not reached[nodes.alive].all()
 
     def strays(self, claim: model.ResourceClaim) -> frozenset[str]:
-        """The UIDs of the pods for which a claim is reserved, and which have no node as far as is known."""
+        """The UIDs of the pods for which a claim is reserved, and which have no node as far as is known.
+
+        A pod on a node that is gone has a node: somebody has to delete the pod first.
+        """
+        placed = self._handle.state.pods
         pods = [each for each in claim.status.reserved_for if each.resource == "pods" and not each.api_group]
-        return frozenset([each.uid for each in pods if not self._ledger.is_placed(each.uid)])
+        return frozenset([each.uid for each in pods if each.uid not in placed])
 
     def give_back(self, pod: PodInfo, claim: model.ResourceClaim, waiting: frozenset[str] = frozenset()) -> None:
         """Take the devices from a claim of a pod, with the reservations of the pod and of the pods `waiting`."""

@@ -326,10 +326,6 @@ class Ledger:
         entry = self._entries.get(uid)
         return set() if entry is None else entry.consumers.union(entry.reserved)
 
-    def is_placed(self, pod: str) -> bool:
-        """Whether the pod with this UID has a node, or is being bound to one."""
-        return pod in self._pods
-
     def is_leaving(self, uid: str) -> bool:
         """Whether this process is taking back what it wrote to the claim."""
         entry = self._entries.get(uid)

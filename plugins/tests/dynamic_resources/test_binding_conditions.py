@@ -181,6 +181,28 @@ def test_reservations_that_a_dead_scheduler_left_to_two_waiting_pods_keep_no_dev
     cluster.check()
 
 
+def test_a_pod_on_a_node_that_is_gone_keeps_its_device() -> None:
+    """As upstream: a pod that shares the claim waits until the pod is deleted, and is not told of a deallocation."""
+    cluster = Fabric("a")
+
+    async def story() -> None:
+        cluster.claim("c")
+        cluster.pod("p", claim="c")
+        await cluster.waits()
+        cluster.say("Attached")
+        await cluster.bound("p")
+        cluster.simulated.server.delete(resources.NODES, "a")
+        cluster.simulated.create(resources.NODES, make_node("b"))
+        cluster.offer("b", model.Device("y"))
+        cluster.pod("q", claim="c")
+        await cluster.told("q", "still not schedulable")
+        await cluster.settle()
+        assert "still not schedulable" in cluster.simulated.message("q")
+
+    cluster.play(story)
+    assert cluster.given() == [("a", "x")]
+
+
 class Ahead(SimulatedClient):
     """The API server says that the pod `q` has a node, which no watch has shown yet."""
 
