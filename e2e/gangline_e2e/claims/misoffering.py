@@ -287,6 +287,12 @@ STORIES = (
         {"one": ["gpu=0-9"]},
     ),
     Story(
+        "more-than-a-claim-may-have",
+        [node(), offer(devices(*(f"gpu-{at}" for at in range(33)))), class_(), claim("one", exactly(count=33))],
+        [pod("p", "one", refused="one: number of requested devices 33 exceeds the claim limit of 32")],
+        {"one": []},
+    ),
+    Story(
         "many-and-long",
         [
             node(),

@@ -39,6 +39,7 @@ from gangline.dra.preparing import MOST_WAITING
 from gangline.dra.questions import FEW_DEVICES, FIRST_TEXT, GAVE_UP, SEES_INVALID
 from gangline.dra.solving import Solver
 from gangline.errors import DeadlineExceeded
+from gangline.model.base import ObjectMeta
 from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
 from gangline.model.resource_slices import DeviceClass, ResourceSlice
 from gangline.state.node_view import NodeView
@@ -424,6 +425,17 @@ def test_a_node_on_which_the_search_is_given_up_is_rejected_and_another_serves()
 
     assert codes == [GAVE_UP, 0] and GAVE_UP < FIRST_TEXT
     assert devices.reason(asked, GAVE_UP, claims) == "timed out trying to allocate devices"
+
+
+def test_a_claim_for_too_many_devices_is_named() -> None:
+    """Also where an equal question was asked about other claims before."""
+    devices, nodes = live([offer("s", [device(f"d{number}") for number in range(40)])])
+    for name in ("x", "y"):
+        many = claim(exactly(33))
+        claims = [claim(exactly()), msgspec.structs.replace(many, metadata=ObjectMeta(name, "default"))]
+        asked = devices.asked(claims)
+        told = devices.reason(asked, int(devices.codes(asked, nodes)[0]), claims)
+        assert told == f"claim default/{name}: number of requested devices 33 exceeds the claim limit of 32"
 
 
 def test_of_too_many_different_errors_a_node_shows_its_own_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
