@@ -398,8 +398,9 @@ def test_a_pool_that_contradicts_itself_is_named_for_the_nodes_that_see_it_alone
     twice = [offer(f"s-{each}", [device("d")], slices=2, pool="a", nodeName="a") for each in "12"]
     devices, nodes = live([*twice, offer("s-b", [device("d")], pool="b", nodeName="b")], "abc")
     asked = devices.asked(CLAIMS[0])
-    (taken,) = devices.allocate(asked, CLAIMS[0], 1).allocations or ()
-    devices.take("other", taken)
+    given = devices.allocate(asked, CLAIMS[0], 1).allocations
+    assert given is not None
+    devices.take("other", given[0])
 
     def told() -> list[str]:
         return [devices.reason(asked, code, ()) for code in devices.codes(asked, nodes).tolist()[:3]]
