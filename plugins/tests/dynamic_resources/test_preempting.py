@@ -115,6 +115,7 @@ def test_an_invalid_claim_is_nothing_that_a_removal_could_help() -> None:
 def test_a_claim_that_is_pinned_to_another_node_is_not_resolvable_here() -> None:
     bench = Bench(a=1)
     bench.claim("mine", "elsewhere", [0], ["high"])
+    bench.run("high", "elsewhere", ["mine"])
     bench.holder("low", "a", [0])
     pod = bench.cache.record(bench.pod_with("new", ["mine"], priority=10))
 
