@@ -178,6 +178,7 @@ async def test_a_device_that_fails_while_no_scheduler_runs_is_given_back(
     (before,) = await _having(api, "gpu-0")
     scheduler.kill()
     await _say(api, before, FAILED)
+    await api.delete(f"/apis/{API}/resourceslices/failed--a")  # else the claim may get the device again
     await api.create(story.told(offer(devices("gpu-1"), at="b")))
 
     scheduler.start()
@@ -196,6 +197,7 @@ async def test_the_time_for_a_device_goes_on_after_a_kill_and_then_the_pod_goes_
     await api.create_many(_pods(story, pod("p", "one")))
     await _having(api, "gpu-0")
     scheduler.kill()
+    await api.delete(f"/apis/{API}/resourceslices/late--a")  # else the claim may get the device again
     await api.create(story.told(offer(devices("gpu-1"), at="b")))
 
     scheduler.start()
