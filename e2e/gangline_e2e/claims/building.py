@@ -72,7 +72,15 @@ class Given:
     device: str
 
 
-Step = Created | Decided | Deleted | Changed | Given
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A step: the story waits until an object is gone."""
+
+    kind: str
+    name: str
+
+
+Step = Created | Decided | Deleted | Changed | Given | Gone
 
 
 @dataclass(frozen=True, slots=True)

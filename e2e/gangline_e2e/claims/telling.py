@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gangline_e2e.api import Api
-from gangline_e2e.claims.building import API, Changed, Created, Decided, Deleted, Given, Step, Story
+from gangline_e2e.claims.building import API, Changed, Created, Decided, Deleted, Given, Gone, Step, Story
 from gangline_e2e.errors import Refused, WaitedTooLong
 from gangline_e2e.workloads import Manifest, Manifests
 
@@ -103,10 +103,26 @@ async def _take(api: Api, story: Story, step: Step, outcome: Outcome) -> None:
         case Deleted():
             await api.delete(f"{_collection(api, step.kind)}/{story.told(step.name)}", at_once=True)
         case Changed():
-            path = f"{_collection(api, step.kind)}/{story.told(step.name)}"
+            path = f"{_collection(api, step.kind)}/{story.told(step.name) or api.namespace}"
             await api.merge(f"{path}/{step.subresource}" if step.subresource else path, story.told(step.patch))
         case Given():
             await _devices(api, story, step)
+        case Gone():
+            await _gone(api, f"{_collection(api, step.kind)}/{story.told(step.name)}")
+
+
+async def _gone(api: Api, path: str) -> None:
+    """Wait until an object is gone. If it stays, the outcome shows that it is there still."""
+
+    async def is_gone() -> bool:
+        try:
+            await api.get(path)
+        except Refused as error:
+            return error.status == 404
+        return False
+
+    with suppress(WaitedTooLong):
+        await api.until(is_gone, f"{path} is gone", DECIDED_S)
 
 
 async def _devices(api: Api, story: Story, step: Given) -> None:
@@ -148,6 +164,8 @@ def _collection(api: Api, kind: str) -> str:
         return api.pods
     if kind == "Node":
         return "/api/v1/nodes"
+    if kind == "Namespace":
+        return "/api/v1/namespaces"
     if kind == "DeviceTaintRule":
         return "/apis/resource.k8s.io/v1beta2/devicetaintrules"
     if kind == "PodGroup":

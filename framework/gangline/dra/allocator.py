@@ -354,10 +354,11 @@ class PodAllocator:
 
     def _check_count(self, problem: NodeProblem) -> None:
         """Raise Unallocatable if a claim gets more devices than it may have, whichever alternatives are chosen."""
-        for requests in problem.requests:
+        for claim, requests in enumerate(problem.requests):
             least = sum(min(problem.choices[number].count for number in numbers) for numbers in requests)
             if least > MOST_DEVICES:
-                raise Unallocatable(f"a claim asks for {least} devices, and at most {MOST_DEVICES} are allocated")
+                why = f"number of requested devices {least} exceeds the claim limit of {MOST_DEVICES}"
+                raise Unallocatable(f"{self._ask.named(claim)}: {why}")
 
     def _refusal(self, answer: SearchAnswer, rows: list[int]) -> NodeVerdict:
         if answer.ending is Ending.GAVE_UP:

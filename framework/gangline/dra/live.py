@@ -17,9 +17,8 @@ from gangline.deadline import POD_SECONDS, Deadline
 from gangline.dra.allocator import NodeVerdict, Order, SharedOn
 from gangline.dra.asked import Asked, named
 from gangline.dra.kept import KeptDevices
-from gangline.dra.pools import PoolCondition
 from gangline.dra.preparing import one_of
-from gangline.dra.questions import FIRST_TEXT, GAVE_UP
+from gangline.dra.questions import FIRST_TEXT, GAVE_UP, SEES_INVALID
 from gangline.dra.reading import SHAREABLE
 from gangline.dra.sharing import Values
 from gangline.dra.stock import DeviceStock
@@ -36,7 +35,7 @@ NO_DEVICES = "cannot allocate all claims"
 TIMED_OUT = "timed out trying to allocate devices"
 """The message for a node on which the search for devices was given up."""
 INVALID_POOLS = "invalid resource pools were encountered"
-"""What a node without the devices says while some pool contradicts itself: this may be the reason."""
+"""The message for a node without the devices for which some pool contradicts itself: this may be the reason."""
 Places = NDArray[np.int64]
 """Positions in a view of nodes."""
 
@@ -82,8 +81,7 @@ class Devices(KeptDevices):
         number = code - FIRST_TEXT
         if 0 <= number < len(texts):
             return named(texts[number], claims)
-        pools = self._standing.table.pools if self._standing is not None else ()
-        return INVALID_POOLS if any(pool.condition is PoolCondition.INVALID for pool in pools) else NO_DEVICES
+        return INVALID_POOLS if code == SEES_INVALID else NO_DEVICES
 
     def allocate(
         self,

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from gangline.dra.pools import Pool, PoolCondition, Reach
 from gangline.dra.rows import RowNumbers
 from gangline.state.changes import Changes
+from gangline.status import BoolColumn
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -33,6 +36,10 @@ class PlacedPools:
         """Pools with devices that several nodes may use."""
         self.unusable: dict[PlacedPool, None] = {}
         """Incomplete and invalid pools."""
+        self._invalid: dict[PlacedPool, None] = {}
+        """Invalid pools."""
+        self._see_invalid: BoolColumn | None = None
+        """What `see_invalid` has found."""
         self._own: dict[int, list[PlacedPool]] = {}
         """By row of a node: the pools as this node alone sees them."""
         self._common: dict[PlacedPool, None] = {}
@@ -47,6 +54,9 @@ class PlacedPools:
             self.wide[placed] = None
         if pool.condition is not PoolCondition.USABLE:
             self.unusable[placed] = None
+        if pool.condition is PoolCondition.INVALID:
+            self._invalid[placed] = None
+            self._see_invalid = None
         if pool.reach.is_inverted or len(pool.reach.rows) > 1:
             self._common[placed] = None
         else:
@@ -61,6 +71,9 @@ class PlacedPools:
         pool = placed.pool
         self.wide.pop(placed, None)
         self.unusable.pop(placed, None)
+        if placed in self._invalid:
+            del self._invalid[placed]
+            self._see_invalid = None
         if placed in self._common:
             del self._common[placed]
         else:
@@ -90,6 +103,15 @@ class PlacedPools:
             found = sorted([*self.own(node), *common], key=lambda each: each.pool.order)
             self._seen[node] = found
         return found
+
+    def see_invalid(self, size: int) -> BoolColumn | None:
+        """For the first `size` nodes: whether a pool is invalid as the node sees it. None if no pool is invalid."""
+        if not self._invalid:
+            return None
+        if self._see_invalid is None or len(self._see_invalid) != size:
+            masks = [each.pool.reach.mask(size) for each in self._invalid]
+            self._see_invalid = np.logical_or.reduce(masks)
+        return self._see_invalid
 
     def own(self, node: int) -> Sequence[PlacedPool]:
         """The pools as this node alone sees them."""

@@ -22,7 +22,9 @@ FEW_DEVICES = 1
 """The code of a node that does not have the devices."""
 GAVE_UP = 2
 """The code of a node whose search for the devices was given up; other nodes may serve."""
-FIRST_TEXT = 3
+SEES_INVALID = 3
+"""The code of a node that does not have the devices, and for which some pool contradicts itself."""
+FIRST_TEXT = 4
 """Codes from here on stand for errors: `texts[code - FIRST_TEXT]`."""
 _NOT_SEARCHED = 255
 _MOST_TEXTS = 250
@@ -73,6 +75,9 @@ class Question:
         codes = np.array(self._codes[nodes.index])
         if self._are_open:
             codes[codes == _NOT_SEARCHED] = FEW_DEVICES  # rows without a node
+        see_invalid = self._table.see_invalid(len(nodes.whole))
+        if see_invalid is not None:
+            codes[(codes == FEW_DEVICES) & see_invalid[nodes.index]] = SEES_INVALID
         return codes
 
     def may_have(self, rows: Rows) -> BoolColumn:

@@ -23,6 +23,7 @@ from gangline.errors import InvalidObject
 from gangline.model.resource_slices import Device, ResourceSlice
 from gangline.state.changes import NODE, Changes
 from gangline.state.node_view import NodeView
+from gangline.status import BoolColumn
 
 SEVERAL = -1
 """In place of a node: several nodes may use the device."""
@@ -336,6 +337,10 @@ class SliceTable:
     def unusable_pools(self) -> Iterable[PlacedPool]:
         """Incomplete and invalid pools."""
         return self._placed.unusable
+
+    def see_invalid(self, size: int) -> BoolColumn | None:
+        """For the first `size` nodes: whether a pool is invalid as the node sees it. None if no pool is invalid."""
+        return self._placed.see_invalid(size)
 
     def wide_pools_of(self, nodes: Sequence[int]) -> list[PlacedPool]:
         """As `wide_pools`, for some nodes alone."""

@@ -218,7 +218,9 @@ def test_an_expression_that_does_not_compile_is_an_error() -> None:
 
 
 def test_more_devices_than_a_claim_may_have_are_an_error() -> None:
-    assert "at most 32" in str(names(ask([offer("s", PAIR)], [claim(exactly(20), exactly(13))])))
+    assert "claim default/c: number of requested devices 33 exceeds the claim limit of 32" in str(
+        names(ask([offer("s", PAIR)], [claim(exactly(20), exactly(13))]))
+    )
 
 
 def test_devices_of_the_network_are_for_the_nodes_of_their_selector() -> None:

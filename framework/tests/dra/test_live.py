@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from gangline.deadline import Deadline
 from gangline.dra import (
     Allocator,
+    NodeVerdict,
     Selectors,
     SliceTable,
     Standing,
@@ -32,11 +33,13 @@ from gangline.dra import kept as kept_module
 from gangline.dra import table as table_module
 from gangline.dra.asked import Asked
 from gangline.dra.cutting import Cutter
-from gangline.dra.live import NO_DEVICES, Devices
+from gangline.dra.live import INVALID_POOLS, NO_DEVICES, Devices
+from gangline.dra.pools import PoolCondition
 from gangline.dra.preparing import MOST_WAITING
-from gangline.dra.questions import FEW_DEVICES, FIRST_TEXT, GAVE_UP
+from gangline.dra.questions import FEW_DEVICES, FIRST_TEXT, GAVE_UP, SEES_INVALID
 from gangline.dra.solving import Solver
 from gangline.errors import DeadlineExceeded
+from gangline.model.base import ObjectMeta
 from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
 from gangline.model.resource_slices import DeviceClass, ResourceSlice
 from gangline.state.node_view import NodeView
@@ -53,6 +56,8 @@ CAREFUL = {"cel": {"expression": f'device.attributes["{GPU}"].?model.orValue("")
 UNCOUNTED = [{"matchAttribute": ROOT}, {"distinctAttribute": f"{GPU}/id"}]
 """Only a search can tell which nodes have devices for them."""
 EVERY = {"deviceClassName": "gpu", "allocationMode": "All"}
+FEW = (FEW_DEVICES, SEES_INVALID)
+"""The codes of nodes that lack devices."""
 CLAIMS: list[list[ResourceClaim]] = [
     [claim(exactly())],
     [claim(exactly(2))],
@@ -236,6 +241,8 @@ class World:
                 assert plain(live.allocations) == plain(verdict.allocations)
                 assert live.error == verdict.error
                 assert (kept[row] >= FIRST_TEXT) == bool(verdict.error)
+                has_invalid = any(each.pool.condition is PoolCondition.INVALID for each in table.pools_of(row))
+                assert (kept[row] == SEES_INVALID) == (verdict == NodeVerdict() and has_invalid)
                 best = self.devices.allocate(asked, claims, row, "best")
                 assert plain(best.allocations) == plain(pod.on(row, names[row], order="best").allocations)
             self.check_room(index, fresh)
@@ -245,7 +252,7 @@ class World:
     def check_hope(self, index: int, untouched: Allocator) -> None:
         """A node that lacks devices may get them if it has them while nothing is taken, and never if nothing is."""
         nodes = self.cache.nodes.view()
-        lacking = [row for row, name in enumerate(nodes.names) if name and self.kept[index][row] == FEW_DEVICES]
+        lacking = [row for row, name in enumerate(nodes.names) if name and self.kept[index][row] in FEW]
         may_have = self.devices.may_have(self.devices.asked(CLAIMS[index]), np.array(lacking, dtype=np.intp))
         pod = untouched.ask(CLAIMS[index])
         for row, hope in zip(lacking, may_have.tolist(), strict=True):
@@ -386,6 +393,23 @@ def test_a_refusal_is_told_in_the_words_of_kube_scheduler() -> None:
     assert devices.reason(asked, code, ()) == NO_DEVICES
 
 
+def test_a_pool_that_contradicts_itself_is_named_for_the_nodes_that_see_it_alone() -> None:
+    """`a` has two devices of one name; `b` has a device that a claim has."""
+    twice = [offer(f"s-{each}", [device("d")], slices=2, pool="a", nodeName="a") for each in "12"]
+    devices, nodes = live([*twice, offer("s-b", [device("d")], pool="b", nodeName="b")], "abc")
+    asked = devices.asked(CLAIMS[0])
+    given = devices.allocate(asked, CLAIMS[0], 1).allocations
+    assert given is not None
+    devices.take("other", given[0])
+
+    def told() -> list[str]:
+        return [devices.reason(asked, code, ()) for code in devices.codes(asked, nodes).tolist()[:3]]
+
+    assert told() == [INVALID_POOLS, NO_DEVICES, NO_DEVICES]
+    devices.slice_changed(twice[1], None)
+    assert told() == [NO_DEVICES] * 3
+
+
 def test_a_node_on_which_the_search_is_given_up_is_rejected_and_another_serves() -> None:
     """Of the devices of `a` the last two agree; `b` has the two alone."""
     few = [device(f"d{i}", attributes={"root": root, "id": f"{i}"}) for i, root in enumerate("xx")]
@@ -402,6 +426,17 @@ def test_a_node_on_which_the_search_is_given_up_is_rejected_and_another_serves()
 
     assert codes == [GAVE_UP, 0] and GAVE_UP < FIRST_TEXT
     assert devices.reason(asked, GAVE_UP, claims) == "timed out trying to allocate devices"
+
+
+def test_a_claim_for_too_many_devices_is_named() -> None:
+    """Also where an equal question was asked about other claims before."""
+    devices, nodes = live([offer("s", [device(f"d{number}") for number in range(40)])])
+    for name in ("x", "y"):
+        many = claim(exactly(33))
+        claims = [claim(exactly()), msgspec.structs.replace(many, metadata=ObjectMeta(name, "default"))]
+        asked = devices.asked(claims)
+        told = devices.reason(asked, int(devices.codes(asked, nodes)[0]), claims)
+        assert told == f"claim default/{name}: number of requested devices 33 exceeds the claim limit of 32"
 
 
 def test_of_too_many_different_errors_a_node_shows_its_own_or_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -306,11 +307,12 @@ class ClaimBinding:
     async def _may_be_bound(self, pod: PodInfo) -> bool:
         """Whether the pod has a node; True also if the API server gives no answer after some tries."""
 
-        async def has_node() -> bool:
-            found = await self._handle.client.get(resources.PODS, pod.name, namespace=pod.namespace)
-            return found.metadata.uid == pod.uid and bool(found.spec.node_name)
+        return await _persist(pod, partial(self._has_node, pod.namespace, pod.name, pod.uid), False, True)
 
-        return await _persist(pod, has_node, False, True)
+    async def _has_node(self, namespace: str, name: str, uid: str) -> bool:
+        """Whether the pod with this UID has a node. Raises ApiError."""
+        found = await self._handle.client.get(resources.PODS, name, namespace=namespace)
+        return found.metadata.uid == uid and bool(found.spec.node_name)
 
     def _came_free(self, uids: Iterable[str]) -> None:
         """Claims are no longer being taken back: pods may use them."""
@@ -332,9 +334,18 @@ class ClaimBinding:
         else:
             self._ledger.learn(await self._writer.release(newest, mine))
 
-    async def deallocate(self, claim: model.ResourceClaim, uids: Iterable[str]) -> None:
-        """Take the devices from a claim that only these consumers use, unless the claim has changed."""
+    async def deallocate(
+        self, claim: model.ResourceClaim, uids: Iterable[str], strays: frozenset[str] = frozenset()
+    ) -> None:
+        """Take the devices from a claim that only these consumers use, unless the claim has changed.
+
+        Nothing is done if a pod in `strays`, by UID, has a node by now: another scheduler may have bound the pod.
+        """
         try:
+            for each in claim.status.reserved_for:
+                with suppress(NotFound):
+                    if each.uid in strays and await self._has_node(claim.metadata.namespace, each.name, each.uid):
+                        return
             self._ledger.learn(await self._writer.deallocate(claim, *uids))
         except ApiError:
             return  # the next attempt of the pod looks at the claim again

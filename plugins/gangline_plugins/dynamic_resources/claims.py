@@ -121,7 +121,12 @@ def _is_group(owner: model.OwnerReference, name: str) -> bool:
 
 
 def lacks_admin_access(claim: model.ResourceClaim, namespace: Any) -> bool:
-    """Whether the claim asks for admin access, to observe devices of others, and its namespace does not allow it."""
+    """Whether the claim asks for admin access, to observe devices of others, and its namespace does not allow it.
+
+    As the API server does, this lets a claim keep the devices that it was given while the namespace allowed it.
+    """
+    if claim.status.allocation is not None:
+        return False
     asks = any(each.exactly is not None and each.exactly.admin_access for each in claim.spec.devices.requests)
     labels = namespace.metadata.labels if namespace is not None else None
     return asks and (labels or {}).get(ADMIN_LABEL) != "true"

@@ -29,19 +29,29 @@ class GivingBack:
         return bool(self._readiness.problem(self._ledger.newest(claim)))
 
     def is_in_the_way(self, pod: PodInfo, claim: model.ResourceClaim, nodes: NodeView) -> bool:
-        """Whether the devices of a claim keep the pod from some nodes, and nobody else uses them."""
-        allocation = claim.status.allocation
-        if allocation is None or self._is_used(pod, claim):
-            return False
-        if self.is_lost(claim):
-            return True
-        selector = allocation.node_selector
-        return selector is not None and not node_selection.match_selector(selector, nodes)[nodes.alive].all()
+        """Whether the devices of a claim keep the pod from some nodes, and nobody else uses them.
 
-    def _is_used(self, pod: PodInfo, claim: model.ResourceClaim) -> bool:
-        """Whether pods besides this one use a claim."""
-        mine = self._ledger.references.reserved_as(pod, claim)
-        return bool(self._ledger.consumers(claim.metadata.uid) - {pod.uid, mine})
+        A scheduler that died may have left reservations of pods that are not bound (`strays`). They keep no devices
+        that are of no use to any pod: devices that will not become ready, or whose nodes are gone.
+        """
+        allocation = claim.status.allocation
+        if allocation is None:
+            return False
+        mine, selector = self._ledger.references.reserved_as(pod, claim), allocation.node_selector
+        others = self._ledger.consumers(claim.metadata.uid) - {pod.uid, mine}
+        reached = nodes.alive if selector is None else node_selection.match_selector(selector, nodes) & nodes.alive
+        if self.is_lost(claim) or not reached.any():
+            return not others - self.strays(claim)
+        return not others and not reached[nodes.alive].all()
+
+    def strays(self, claim: model.ResourceClaim) -> frozenset[str]:
+        """The UIDs of the pods for which a claim is reserved, and which have no node as far as is known.
+
+        A pod on a node that is gone has a node: somebody has to delete the pod first.
+        """
+        placed = self._handle.state.pods
+        pods = [each for each in claim.status.reserved_for if each.resource == "pods" and not each.api_group]
+        return frozenset([each.uid for each in pods if each.uid not in placed])
 
     def give_back(self, pod: PodInfo, claim: model.ResourceClaim, waiting: frozenset[str] = frozenset()) -> None:
         """Take the devices from a claim of a pod, with the reservations of the pod and of the pods `waiting`."""
@@ -49,6 +59,13 @@ class GivingBack:
         reserved = {each.uid for each in claim.status.reserved_for} & waiting
         uids = reserved | {self._ledger.references.reserved_as(pod, claim)}
         self._handle.spawn(partial(self._binding.deallocate, claim, sorted(uids)))
+
+    def give_back_from(self, pod: PodInfo, claim: model.ResourceClaim) -> None:
+        """As `give_back`, from the pod and all `strays`, unless the API server knows of a node of one of these."""
+        self._ledger.leaving(claim.metadata.uid, True)
+        strays = self.strays(claim)
+        uids = strays | {self._ledger.references.reserved_as(pod, claim)}
+        self._handle.spawn(partial(self._binding.deallocate, claim, sorted(uids), strays - {pod.uid}))
 
     def for_gang(self, attempt: GroupAttempt) -> str:
         """Give back what earlier attempts have left to members without a node; says what was done, or ""."""

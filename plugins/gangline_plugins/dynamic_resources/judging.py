@@ -24,7 +24,7 @@ from gangline import (
     ScoreColumn,
 )
 from gangline.dra.asked import Asked
-from gangline.dra.questions import FEW_DEVICES, FIRST_TEXT
+from gangline.dra.questions import FEW_DEVICES, FIRST_TEXT, SEES_INVALID
 from gangline.dra.weighing import Chosen
 from gangline_plugins.dynamic_resources.claims import Claims
 from gangline_plugins.dynamic_resources.ledger import Ledger
@@ -33,8 +33,14 @@ from gangline_plugins.dynamic_resources.preferring import has_alternatives, pref
 ELSEWHERE = 1
 """The code of a node on which the devices of a claim cannot be used."""
 OTHERS_HAVE = 2
-"""The code of a node that has the devices once other claims give theirs back; codes of `Devices` follow, shifted."""
-FIRST_ERROR = OTHERS_HAVE + FIRST_TEXT
+"""The code of a node that has the devices once other claims give theirs back."""
+OTHERS_HAVE_BESIDE_INVALID = 3
+"""As `OTHERS_HAVE`, and some pool of the node contradicts itself."""
+MAY_COME_FREE = frozenset((OTHERS_HAVE, OTHERS_HAVE_BESIDE_INVALID))
+"""The codes of nodes on which other claims may give devices back."""
+_SHIFT = OTHERS_HAVE_BESIDE_INVALID
+"""The codes of `Devices` follow, shifted by this number."""
+FIRST_ERROR = _SHIFT + FIRST_TEXT
 """Codes from here on stand for errors."""
 _MOST_TEXTS = 250
 """At most this many codes of errors for the nodes of one pattern."""
@@ -90,7 +96,10 @@ class Judge:
 
     def reason(self, need: Need, code: int, lacking: Claims) -> str:
         """The message of a code above `ELSEWHERE`, given the claims that lack devices; "" if no question was asked."""
-        code = max(code - OTHERS_HAVE, FEW_DEVICES)
+        if code <= _SHIFT:
+            code = SEES_INVALID if code == OTHERS_HAVE_BESIDE_INVALID else FEW_DEVICES
+        else:
+            code -= _SHIFT
         place = 0
         if code >= FIRST_TEXT:
             place, text = divmod(code - FIRST_TEXT, _MOST_TEXTS)
@@ -166,15 +175,17 @@ class Judge:
             found = self._devices.codes(asked, nodes, within).astype(np.uint16)
         except InvalidObject as error:
             need.problem = str(error)
-            return FEW_DEVICES + OTHERS_HAVE
+            return FEW_DEVICES + _SHIFT
         if not found.any():
             return found
         found[found >= FIRST_TEXT] += place * _MOST_TEXTS
-        few = (found == FEW_DEVICES).nonzero()[0]
-        found[found > 0] += OTHERS_HAVE
+        few = ((found == FEW_DEVICES) | (found == SEES_INVALID)).nonzero()[0]
+        found[found > 0] += _SHIFT
         if len(few):
             few = few[self._may_go(need, nodes.rows[few])]
-            found[few[self._devices.may_have(asked, nodes.rows[few], within)]] = OTHERS_HAVE
+            few = few[self._devices.may_have(asked, nodes.rows[few], within)]
+            are_few = found[few] == FEW_DEVICES + _SHIFT
+            found[few] = np.where(are_few, OTHERS_HAVE, OTHERS_HAVE_BESIDE_INVALID)
         return found
 
     def _may_go(self, need: Need, rows: Rows) -> BoolColumn:

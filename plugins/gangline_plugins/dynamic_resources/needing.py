@@ -49,7 +49,7 @@ class Needs:
         """Add a claim to the need of a pod; returns why the pod cannot use the claim, or "". Raises ClaimProblem."""
         newest = self._ledger.newest(claim)
         uid = claim.metadata.uid
-        if lacks_admin_access(claim, self._namespaces.get(claim.metadata.namespace)):
+        if lacks_admin_access(newest, self._namespaces.get(claim.metadata.namespace)):
             name = f"{claim.metadata.namespace}/{claim.metadata.name}"
             return f"claim {name} asks for admin access, and its namespace does not allow it"
         if self._ledger.is_leaving(uid) or is_full(self._ledger, pod, newest):

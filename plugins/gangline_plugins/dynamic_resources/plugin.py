@@ -52,7 +52,7 @@ from gangline_plugins.dynamic_resources.binding import LEFT_BEHIND, NOT_HERE, TA
 from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, names_of, uses_claims
 from gangline_plugins.dynamic_resources.extended import pod_of
 from gangline_plugins.dynamic_resources.giving_back import DROPPED, GIVEN_BACK, GivingBack
-from gangline_plugins.dynamic_resources.judging import ELSEWHERE, FIRST_ERROR, OTHERS_HAVE, Judge, Need
+from gangline_plugins.dynamic_resources.judging import ELSEWHERE, FIRST_ERROR, MAY_COME_FREE, Judge, Need
 from gangline_plugins.dynamic_resources.ledger import ledger
 from gangline_plugins.dynamic_resources.needing import Needs
 from gangline_plugins.dynamic_resources.orders import BEST
@@ -247,7 +247,7 @@ class DynamicResources:
         if need is not None and need.left:
             return (Reason(LEFT_BEHIND, resolvable=False),)
         text = self._judge.reason(need, code, self._lacking(pod)) if code > ELSEWHERE and need is not None else ""
-        return (Reason(text or NOT_HERE, resolvable=code == OTHERS_HAVE),)
+        return (Reason(text or NOT_HERE, resolvable=code in MAY_COME_FREE),)
 
     def _lacking(self, pod: PodInfo) -> Claims:
         """The claims of a pod without devices, in the order in which they are asked about."""
@@ -274,7 +274,7 @@ class DynamicResources:
         for claim in need.named:
             newest = self._ledger.newest(claim)
             if self._giving_back.is_in_the_way(pod, newest, nodes):
-                self._giving_back.give_back(pod, newest)
+                self._giving_back.give_back_from(pod, newest)
                 return unschedulable(GIVEN_BACK)
         return unschedulable("still not schedulable")
 

@@ -53,7 +53,7 @@ class Bench:
 
         `models` has a letter for each device.
         """
-        pool = model.ResourcePool(node, 1, 2 if counters else 1)
+        pool = model.ResourcePool(node, resource_slice_count=2 if counters else 1)
         devices = [model.Device(f"d{number}") for number in range(count)]
         if counters:
             consumed = [model.DeviceCounterConsumption("all", {"units": model.Counter("1")})]
@@ -69,6 +69,14 @@ class Bench:
             devices = [msgspec.structs.replace(each, attributes=of) for each, of in zip(devices, said, strict=True)]
         made = model.ResourceSliceSpec(DRIVER, pool, node, devices=devices)
         self.cache.store(resources.RESOURCE_SLICES).upsert(model.ResourceSlice(model.ObjectMeta(f"{node}-slice"), made))
+
+    def contradict(self, node: str) -> None:
+        """A driver offers the same device of a node in two slices of one more pool."""
+        spec = model.ResourceSliceSpec(
+            DRIVER, model.ResourcePool("broken", resource_slice_count=2), node, devices=[model.Device("d")]
+        )
+        for name in ("broken-1", "broken-2"):
+            self.cache.store(resources.RESOURCE_SLICES).upsert(model.ResourceSlice(model.ObjectMeta(name), spec))
 
     # Claims
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gangline import model, moments, resources
+from gangline.simulate import SimulatedClient
 from gangline.testing import make_node
 
 from .claim_cases import DRIVER, Cluster
@@ -149,6 +150,85 @@ def test_the_time_goes_on_while_no_scheduler_runs(after: float, size: int) -> No
             await cluster.bound(*(f"p{number}" for number in range(size)))
 
     cluster.play(story, schedules=False)
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["the device failed", "the node is gone"])
+def test_reservations_that_a_dead_scheduler_left_to_two_waiting_pods_keep_no_device_that_is_of_no_use(
+    is_gone: bool,
+) -> None:
+    cluster = Fabric("a")
+
+    async def story() -> None:
+        cluster.claim("c")
+        for name in ("p", "q"):
+            cluster.pod(name, claim="c")
+        async with cluster.scheduling():
+            await cluster.waits()
+        assert len(cluster.claims()["c"].status.reserved_for) == 2
+        if is_gone:
+            cluster.simulated.server.delete(resources.NODES, "a")
+        else:
+            cluster.say("AttachFailed")
+        cluster.simulated.create(resources.NODES, make_node("b"))
+        cluster.offer("b", model.Device("y"))
+        if not is_gone:
+            cluster.simulated.server.patch(resources.NODES, "a", {"spec": {"unschedulable": True}})
+        async with cluster.scheduling():
+            await cluster.bound("p", "q")
+
+    cluster.play(story, schedules=False)
+    assert cluster.given() == [("b", "y")]
+    cluster.check()
+
+
+def test_a_pod_on_a_node_that_is_gone_keeps_its_device() -> None:
+    """As upstream: a pod that shares the claim waits until the pod is deleted, and is not told of a deallocation."""
+    cluster = Fabric("a")
+
+    async def story() -> None:
+        cluster.claim("c")
+        cluster.pod("p", claim="c")
+        await cluster.waits()
+        cluster.say("Attached")
+        await cluster.bound("p")
+        cluster.simulated.server.delete(resources.NODES, "a")
+        cluster.simulated.create(resources.NODES, make_node("b"))
+        cluster.offer("b", model.Device("y"))
+        cluster.pod("q", claim="c")
+        await cluster.told("q", "still not schedulable")
+        await cluster.settle()
+        assert "still not schedulable" in cluster.simulated.message("q")
+
+    cluster.play(story)
+    assert cluster.given() == [("a", "x")]
+
+
+class Ahead(SimulatedClient):
+    """The API server says that the pod `q` has a node, which no watch has shown yet."""
+
+    async def get(self, resource: Any, name: str, *, namespace: str | None = None) -> Any:
+        found = await super().get(resource, name, namespace=namespace)
+        if resource is resources.PODS and name == "q":
+            found.spec.node_name = "a"
+        return found
+
+
+def test_a_device_is_not_taken_from_a_pod_that_another_scheduler_has_just_bound() -> None:
+    cluster = Fabric("a")
+
+    async def story() -> None:
+        cluster.claim("c")
+        for name in ("p", "q"):
+            cluster.pod(name, claim="c")
+        async with cluster.scheduling():
+            await cluster.waits()
+        cluster.say("AttachFailed")
+        async with cluster.scheduling(client=Ahead(cluster.simulated.server)):
+            await cluster.told("p", "resourceclaim not available on the node")
+            await cluster.settle()
+
+    cluster.play(story, schedules=False)
+    assert cluster.given() == [("a", "x")]
 
 
 def _freed_since(cluster: Fabric, begin: float) -> bool:

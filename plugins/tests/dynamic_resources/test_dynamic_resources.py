@@ -132,6 +132,19 @@ def test_a_pod_whose_claim_is_not_there_is_held_until_it_comes() -> None:
     cluster.play(story)
 
 
+def test_a_claim_with_devices_needs_no_label_for_its_admin_access() -> None:
+    """The label was removed after the claim got its devices: the API server lets more pods use the claim."""
+    cluster = Cluster(a=1)
+
+    async def story() -> None:
+        cluster.claim("look", exactly(1, admin_access=True), allocated_on="a")
+        cluster.pod("p", claim="look")
+        await cluster.bound("p")
+
+    cluster.play(story)
+    cluster.check()
+
+
 def test_admin_access_needs_the_label_of_the_namespace() -> None:
     cluster = Cluster(a=1)
 

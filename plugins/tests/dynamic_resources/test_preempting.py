@@ -22,6 +22,21 @@ def test_the_pod_that_has_the_device_goes() -> None:
     assert bench.preempt(bench.waiting()) == ("a", ["low"])
 
 
+def test_a_pool_that_contradicts_itself_keeps_no_pod_from_the_devices_of_another() -> None:
+    """The message names such a pool on the node that sees it, and nowhere else."""
+    bench = Bench(a=1, b=1)
+    bench.holder("equal", "a", [0], priority=10)
+    bench.holder("other", "b", [0], priority=20)
+    bench.contradict("a")
+
+    rejected = bench.decide(bench.waiting())
+
+    assert isinstance(rejected, Rejection)
+    told = "0/2 nodes are available: 1 cannot allocate all claims, 1 invalid resource pools were encountered."
+    assert rejected.message.startswith(told)
+    assert bench.preempt(bench.waiting("higher", priority=11)) == ("a", ["equal"])
+
+
 def test_no_more_pods_go_than_have_the_devices_that_are_missing() -> None:
     bench = Bench(a=4)
     for number in range(4):
@@ -100,6 +115,7 @@ def test_an_invalid_claim_is_nothing_that_a_removal_could_help() -> None:
 def test_a_claim_that_is_pinned_to_another_node_is_not_resolvable_here() -> None:
     bench = Bench(a=1)
     bench.claim("mine", "elsewhere", [0], ["high"])
+    bench.run("high", "elsewhere", ["mine"])
     bench.holder("low", "a", [0])
     pod = bench.cache.record(bench.pod_with("new", ["mine"], priority=10))
 
