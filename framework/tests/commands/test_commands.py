@@ -26,6 +26,7 @@ from gangline.testing import cluster, make_node, make_pod, run_score
 
 from ..installing import install
 from ..invoking import invoked
+from .forked import Forking
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/{version}\nkind: KubeSchedulerConfiguration\n"
 SMALL = """\
@@ -380,13 +381,11 @@ def test_a_case_is_judged_by_other_plugins_that_hold_pods(tmp_path: Path, site: 
 
 
 @pytest.mark.parametrize("words", ["profiles list", "--help", "config show --profile default"])
-def test_a_command_ends_quietly_if_nobody_reads_its_output(words: str) -> None:
+def test_a_command_ends_quietly_if_nobody_reads_its_output(forking: Forking, words: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        ended = subprocess.run(
-            [sys.executable, "-m", "gangline", *words.split()], stdout=writing, stderr=subprocess.PIPE, timeout=60
-        )
+        ended = forking.run(tuple(words.split()), output=writing)
     finally:
         os.close(writing)
 
