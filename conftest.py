@@ -3,7 +3,7 @@
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from importlib.metadata import EntryPoints, entry_points
 from unittest.mock import patch
@@ -44,7 +44,13 @@ def pytest_xdist_auto_num_workers() -> int:
     return cores + cores // 2
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
     """What the thousands of collected tests consist of stays: no collection of garbage need walk it."""
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
