@@ -22,7 +22,7 @@ settings.load_profile("thorough" if os.environ.get("CI") else "quick")
 
 # More often than in the scheduler, where most objects stay: what a test leaves is garbage, and costs the least while it
 # is in the caches of the processor.
-gc.set_threshold(20_000, 50, 100)
+gc.set_threshold(20_000, 8, 100)
 
 
 @pytest.fixture(scope="session", autouse=True)
