@@ -3,7 +3,7 @@
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from importlib.metadata import EntryPoints, entry_points
 from unittest.mock import patch
@@ -22,7 +22,7 @@ settings.load_profile("thorough" if os.environ.get("CI") else "quick")
 
 # More often than in the scheduler, where most objects stay: what a test leaves is garbage, and costs the least while it
 # is in the caches of the processor.
-gc.set_threshold(20_000, 50, 100)
+gc.set_threshold(20_000, 8, 100)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -44,7 +44,13 @@ def pytest_xdist_auto_num_workers() -> int:
     return cores + cores // 2
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
     """What the thousands of collected tests consist of stays: no collection of garbage need walk it."""
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()

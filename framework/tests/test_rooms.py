@@ -118,9 +118,8 @@ def test_a_name_of_a_class_has_one_meaning() -> None:
     found: dict[str, list[str]] = {}
     for root in (ROOT, ROOT.parents[1] / "plugins" / "gangline_plugins"):
         for path in root.rglob("*.py"):
-            for node in ast.parse(path.read_text()).body:
-                if isinstance(node, ast.ClassDef):
-                    found.setdefault(node.name, []).append(f"{path.relative_to(root)}")
+            for name in re.findall(r"^class (\w+)", path.read_text(), re.MULTILINE):
+                found.setdefault(name, []).append(f"{path.relative_to(root)}")
 
     assert len(found) > 500
     assert {name: paths for name, paths in found.items() if len(paths) > 1 and name not in OF_SEVERAL} == {}

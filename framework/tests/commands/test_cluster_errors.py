@@ -21,6 +21,7 @@ from gangline.commands.reaching import reached
 from gangline.errors import ClusterError
 
 from .cluster_over_http import ClusterOverHttp
+from .forked import Forking
 
 READING = [
     ("status",),
@@ -61,18 +62,12 @@ async def of(lab: ClusterOverHttp, *words: str) -> tuple[int, str]:
     return code, said
 
 
-async def of_program(lab: ClusterOverHttp, *words: str) -> tuple[int, str]:
+async def of_program(forking: Forking, lab: ClusterOverHttp, *words: str) -> tuple[int, str]:
     """As `of`, for a command that needs a process of its own, or whose log counts."""
     environment = {**os.environ, "KUBECONFIG": str(lab.kubeconfig)}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gangline", *words),
-        env=environment,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, errors = await process.communicate()
-    assert (out, errors.count(b"\n")) == (b"", 1), errors
-    return process.returncode or 0, errors.decode()
+    done = await asyncio.to_thread(forking.run, words, environment)
+    assert (done.stdout, done.stderr.count(b"\n")) == (b"", 1), done.stderr
+    return done.returncode, done.stderr.decode()
 
 
 @pytest.mark.parametrize("words", ASKING, ids=" ".join)
@@ -90,11 +85,11 @@ async def test_a_server_that_does_not_answer(lab: ClusterOverHttp, words: tuple[
     "server", ["https://127.0.0.1:99999", "https://127.0.0.1:port", "https://[::1", "127.0.0.1:6443", "https://"]
 )
 async def test_an_address_that_is_none_is_named_in_one_line_by_the_program_itself(
-    lab: ClusterOverHttp, server: str
+    forking: Forking, lab: ClusterOverHttp, server: str
 ) -> None:
     lab.write_kubeconfig(server=server)
 
-    code, said = await of_program(lab, "status")
+    code, said = await of_program(forking, lab, "status")
 
     assert code == 4 and f"{lab.kubeconfig}: " in said and "--context" in said
 
@@ -128,11 +123,11 @@ async def test_no_kubeconfig_at_all(words: tuple[str, ...], tmp_path: Path) -> N
 
 @pytest.mark.parametrize("words", [SEEING, *COMPONENTS], ids=" ".join)
 async def test_a_process_that_would_go_on_ends_without_a_kubeconfig(
-    lab: ClusterOverHttp, words: tuple[str, ...]
+    forking: Forking, lab: ClusterOverHttp, words: tuple[str, ...]
 ) -> None:
     lab.kubeconfig.unlink()
 
-    code, said = await of_program(lab, *words)
+    code, said = await of_program(forking, lab, *words)
 
     assert code == 4 and said.startswith(f"gangline: no API server is known: {lab.kubeconfig}: no such file (from $KUB")
 
@@ -213,6 +208,7 @@ async def test_all_rights_that_are_missing_are_named_at_once(lab: ClusterOverHtt
 
 
 async def test_a_scheduler_that_refuses_or_does_not_answer_has_the_exit_code_of_the_reason(
+    forking: Forking,
     lab: ClusterOverHttp,
 ) -> None:
     for status, code in ((403, 5), (401, 4), (500, 1)):
@@ -226,19 +222,23 @@ async def test_a_scheduler_that_refuses_or_does_not_answer_has_the_exit_code_of_
     code, said = await of(lab, "status", "--scheduler", lab.url)
     assert code == 1 and "something answers there that is no scheduler; correct the address of --scheduler" in said
     assert (await of(lab, "status", "--scheduler", NOWHERE))[0] == 4
-    assert (await of_program(lab, *SEEING, "--scheduler", "https://127.0.0.1:9"))[0] == 4
+    assert (await of_program(forking, lab, *SEEING, "--scheduler", "https://127.0.0.1:9"))[0] == 4
 
 
-async def test_the_page_needs_the_right_to_list_the_pods_of_the_scheduler(lab: ClusterOverHttp) -> None:
+async def test_the_page_needs_the_right_to_list_the_pods_of_the_scheduler(
+    forking: Forking, lab: ClusterOverHttp
+) -> None:
     lab.refused["/api/v1/pods"] = 403, 'pods is forbidden: User "me" cannot list resource "pods"'
 
-    code, said = await of_program(lab, *SEEING)
+    code, said = await of_program(forking, lab, *SEEING)
 
     assert code == 5 and "--scheduler URL says where the scheduler answers; ask for the right" in said
 
 
-async def test_a_page_without_a_scheduler_names_the_cluster_that_has_none(lab: ClusterOverHttp) -> None:
-    code, said = await of_program(lab, *SEEING)
+async def test_a_page_without_a_scheduler_names_the_cluster_that_has_none(
+    forking: Forking, lab: ClusterOverHttp
+) -> None:
+    code, said = await of_program(forking, lab, *SEEING)
 
     assert code == 1 and said.startswith(f"gangline: context lab ({lab.url}): no running pod has the labels ")
 
@@ -321,10 +321,12 @@ async def test_a_cluster_without_nodes(lab: ClusterOverHttp, words: tuple[str, .
         ((*SEEING, "--context", "prod", "--scheduler", "https://127.0.0.1:9"), "no such context; there are: lab"),
     ],
 )
-async def test_the_program_itself_ends_so(lab: ClusterOverHttp, words: tuple[str, ...], why: str) -> None:
+async def test_the_program_itself_ends_so(
+    forking: Forking, lab: ClusterOverHttp, words: tuple[str, ...], why: str
+) -> None:
     lab.write_kubeconfig(server=NOWHERE)
 
-    code, said = await of_program(lab, *words)
+    code, said = await of_program(forking, lab, *words)
 
     assert code == 4 and why in said
 
