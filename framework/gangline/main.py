@@ -47,7 +47,6 @@ SUMMARIES = {
     "certs": "Create and renew the certificates of the webhook.",
     "completion": "Print a script for the completion of a shell.",
     "config": "Check, convert or show KubeSchedulerConfiguration files.",
-    "defrag": "Make room by moving running pods and gangs aside, at the least cost.",
     "explain": "Say why a pod is on its node or waits, and what would let it start.",
     "plugins": "List plugins, or create a new one.",
     "profiles": "List the profiles that can be chosen by name.",
@@ -62,7 +61,7 @@ SUMMARIES = {
     "webhook": "Serve admission reviews.",
     "whatif": "Ask whether a gang that does not exist yet would start, or what a drain would do.",
 }
-"""The summary of each command in `--help`, and of defrag, which the plugins add: importing it takes half a second."""
+"""The summary of each command in `--help`."""
 _WIDEST = 100
 """Characters of a command's summary, at most."""
 

@@ -67,7 +67,7 @@ def with_added(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_command_that_a_distribution_adds_stands_beside_ours() -> None:
     assert "defrag" in main.added() and "defrag" not in main.COMMANDS
-    assert main.SUMMARIES["defrag"] == main.load("defrag", main.added()["defrag"].value).get_short_help_str(100)
+    assert "Make room by moving running pods" in " ".join(invoked("--help").split())
 
 
 @pytest.mark.usefixtures("with_added")
@@ -89,7 +89,7 @@ def test_an_added_command_that_cannot_be_used_harms_itself_alone(
 def test_help_lists_the_commands_without_importing_them() -> None:
     text = " ".join(invoked("--help").split())
 
-    assert main.SUMMARIES.keys() == {*main.COMMANDS, "defrag"}
+    assert main.SUMMARIES.keys() == main.COMMANDS.keys()
     assert all(name in text and summary in text for name, summary in main.SUMMARIES.items())
 
 
@@ -251,11 +251,12 @@ def test_a_new_plugin_overwrites_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_the_module_of_a_command_is_imported_only_when_it_is_asked_for() -> None:
+def test_the_module_of_a_command_of_ours_is_imported_only_when_it_is_asked_for() -> None:
     code = (
         "import sys; from gangline import main; main.cli(['--help'], standalone_mode=False); "
-        "named = [*main.COMMANDS.values(), *(each.value for each in main.added().values())]; "
-        "sys.exit(any(each.partition(':')[0] in sys.modules for each in named))"
+        # What the authors of commands may use lists profiles as well.
+        "theirs = main.COMMANDS['profiles']; "
+        "sys.exit(any(each.partition(':')[0] in sys.modules for each in main.COMMANDS.values() if each != theirs))"
     )
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False).returncode == 0
