@@ -45,7 +45,11 @@ class Proxied:
         within = aiohttp.ClientTimeout(total=limits.total, sock_read=limits.silence, sock_connect=CONNECT_TIMEOUT)
         with _errors_of_the_system():
             async with self._session.get(
-                self._url(target), headers=headers, timeout=within, server_hostname=self._server_name
+                self._url(target),
+                headers=headers,
+                timeout=within,
+                server_hostname=self._server_name,
+                allow_redirects=False,
             ) as answer:
                 yield _ProxiedAnswer(answer)
 
@@ -53,7 +57,12 @@ class Proxied:
         """See Writer."""
         with _errors_of_the_system():
             async with self._session.request(
-                method, self._url(target), data=body, headers=headers, server_hostname=self._server_name
+                method,
+                self._url(target),
+                data=body,
+                headers=headers,
+                server_hostname=self._server_name,
+                allow_redirects=False,
             ) as answer:
                 text = await answer.read()
                 return HttpAnswer(answer.status, answer.reason or "", answer.headers.get("Retry-After"), text)

@@ -99,7 +99,7 @@ class Transport:
                 if authorization:
                     headers["Authorization"] = authorization
                 answer = await self._writer.request(method, target, headers, body)
-                if answer.status < 400:
+                if answer.status < 300:
                     return answer.body
                 failure = faults.from_answer(answer.status, answer.phrase, answer.retry_after, answer.body)
                 authorization = await self._other_authorization(failure, authorization)

@@ -208,21 +208,21 @@ async def test_events_before_a_reset_are_read_and_then_it_is_an_error() -> None:
 # Answers that are no HTTP, too large, or never end
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"garbage\r\n\r\n",
-        b"SSH-2.0-OpenSSH_9.2\r\n",
-        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
-        CHUNKED + b"ffffffffffffffffff\r\n",
-        CHUNKED + b"-1\r\n",
-        sized(b"abc", "Content-Length: 7"),
-        sized(b"abc", "Content-Encoding: gzip"),
-        sized(zlib.compress(b"abc"), "Content-Encoding: gzip"),
-        sized(gzip.compress(b"abc") + b"more", "Content-Encoding: gzip"),
-        sized(b"abc", "Content-Encoding: br"),
-    ],
-)
+NO_ANSWERS = {
+    "garbage": b"garbage\r\n\r\n",
+    "another protocol": b"SSH-2.0-OpenSSH_9.2\r\n",
+    "an upgrade": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
+    "a chunk of no size": CHUNKED + b"ffffffffffffffffff\r\n",
+    "a chunk of a negative size": CHUNKED + b"-1\r\n",
+    "two lengths": sized(b"abc", "Content-Length: 7"),
+    "no gzip": sized(b"abc", "Content-Encoding: gzip"),
+    "zlib": sized(zlib.compress(b"abc"), "Content-Encoding: gzip"),
+    "more than gzip": sized(gzip.compress(b"abc") + b"more", "Content-Encoding: gzip"),
+    "an encoding that was not asked for": sized(b"abc", "Content-Encoding: br"),
+}
+
+
+@pytest.mark.parametrize("data", NO_ANSWERS.values(), ids=NO_ANSWERS)
 async def test_what_is_no_answer_is_an_error_and_leaves_no_traceback(
     data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
