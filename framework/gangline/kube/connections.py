@@ -46,8 +46,9 @@ class Connection(asyncio.Protocol):
         raise NotImplementedError
 
     def send(self, data: bytes) -> None:
-        """Send a whole request."""
-        assert self._transport is not None
+        """Send a whole request. Raises ConnectionResetError if the connection is closed, or is about to be."""
+        if self._transport is None or not self.is_open or self._transport.is_closing():
+            raise ConnectionResetError("the server closed the connection")
         self._unused = 0
         self._transport.write(data)
 

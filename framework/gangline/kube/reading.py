@@ -161,7 +161,7 @@ class _Connection(Connection):
         if not (self._is_whole and self.is_open and not self._is_paused):
             self.close()
         self._is_asked = False
-        self._body = []
+        self._error, self._body = None, []
         return self.is_open
 
     async def parts(self) -> AsyncIterator[bytes]:

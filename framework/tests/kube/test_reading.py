@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -13,6 +14,8 @@ import pytest
 
 from gangline.kube.connections import LARGEST_HEAD
 from gangline.kube.reading import BUFFER, Answer, KeptReader, Limits
+
+from .certificates import Certificates
 
 Act = bytes | Callable[["Peer", asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -50,10 +53,17 @@ class Peer:
 
 
 @asynccontextmanager
-async def talking(peer: Peer, connections: int = 2) -> AsyncIterator[KeptReader]:
-    server = await asyncio.start_server(peer.talk, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    reader = KeptReader(f"http://127.0.0.1:{port}/base", None, None, connections=connections, headers={"X": "y"})
+async def talking(
+    peer: Peer, connections: int = 2, certificates: Certificates | None = None
+) -> AsyncIterator[KeptReader]:
+    served = trusted = None
+    if certificates is not None:
+        served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        served.load_cert_chain(certificates.server, certificates.server_key)
+        trusted = ssl.create_default_context(cafile=str(certificates.ca))
+    server = await asyncio.start_server(peer.talk, "127.0.0.1", 0, ssl=served)
+    where = f"{'https' if trusted else 'http'}://127.0.0.1:{server.sockets[0].getsockname()[1]}/base"
+    reader = KeptReader(where, trusted, None, connections=connections, headers={"X": "y"})
     try:
         yield reader
     finally:
@@ -273,11 +283,12 @@ async def test_what_packs_a_flood_comes_in_small_pieces() -> None:
     assert max(sizes) <= BUFFER and sum(sizes) == 64 << 20
 
 
-async def test_a_server_waits_for_a_slow_reader() -> None:
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_server_waits_for_a_slow_reader(scheme: str, certificates: Certificates) -> None:
     """Else the events that nobody has read yet would fill the memory."""
     total = 64 << 20
     peer = Peer(sized(bytes(total)), WHOLE)
-    async with talking(peer) as reader:
+    async with talking(peer, certificates=certificates if scheme == "https" else None) as reader:
         async with reader.open("/", {}, Limits(silence=20.0)) as answer:
             while not paused(answer):  # noqa: ASYNC110  # nothing tells when it pauses
                 await asyncio.sleep(0)
