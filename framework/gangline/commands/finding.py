@@ -139,7 +139,7 @@ async def _asked(address: str, credentials: Credentials) -> AsyncIterator[Get]:
                 async with session.get(asked, headers=headers, ssl=context) as answer:
                     if answer.status != 200:
                         raise ApiError(answer.status, answer.reason or "", f"{asked} answers {answer.status}")
-                    return await bounded(answer, path)
+                    return await bounded(answer.content.iter_any(), answer.status, path)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 raise unreachable(url, error) from error
 

@@ -96,8 +96,7 @@ async def _version(client: HttpClient, where: str, patience: float) -> str:
     except Forbidden:
         return ""
     except (NotFound, msgspec.MsgspecError) as error:
-        why = "something answers there that is no API server"
-        raise ClusterError(where, why, "correct the server of the kubeconfig") from error
+        raise _not_an_api_server(where) from error
 
 
 @contextmanager
@@ -116,6 +115,8 @@ def _explained(where: str, connection: Connection) -> Iterator[None]:
         if error.status == 401:
             why = "the API server does not accept these credentials (401 Unauthorized)"
             raise ClusterError(where, why, "log in again, or choose another context with --context") from error
+        if 300 <= error.status < 400:  # a page to log in
+            raise _not_an_api_server(where) from error
         if untrusted := _untrusted(error):
             why = f"the certificate of the API server is not trusted: {untrusted}"
             advice = "correct certificate-authority in the kubeconfig, or choose another context with --context"
@@ -128,9 +129,13 @@ def _explained(where: str, connection: Connection) -> Iterator[None]:
         raise
 
 
+def _not_an_api_server(where: str) -> ClusterError:
+    return ClusterError(where, "something answers there that is no API server", "correct the server of the kubeconfig")
+
+
 def _untrusted(error: ApiError) -> str:
     """Why the certificate of the server is not trusted; "" if that is not why there is no answer."""
-    cause = getattr(error.__cause__, "certificate_error", None)
+    cause = _of_the_system(error.__cause__)
     return cause.verify_message if isinstance(cause, ssl.SSLCertVerificationError) else ""
 
 
@@ -139,13 +144,16 @@ def _reason(error: ApiError) -> str:
 
 
 def reason_of(error: BaseException | None) -> str:
-    """Why a server gives no answer: the error of the system or of TLS in one of aiohttp, without aiohttp's words; "" if
-    there is none.
-    """
-    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
+    """Why a server gives no answer: the error of the system or of TLS, without aiohttp's words; "" if there is none."""
+    cause = _of_the_system(error)
     if isinstance(cause, socket.gaierror):
         return cause.strerror or str(cause)
     if not isinstance(cause, OSError):
         return str(cause or "")
     is_plain = cause.errno is not None and cause.errno > 0 and type(cause).__module__ == "builtins"
     return os.strerror(cause.errno) if is_plain and cause.errno else str(cause)
+
+
+def _of_the_system(error: BaseException | None) -> BaseException | None:
+    """The error of the system or of TLS: the error itself, or the one in an error of aiohttp."""
+    return getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error

@@ -36,7 +36,6 @@ from gangline.process.loops import LoopThread, across, new_event_loop
 from gangline.process.memory import collect_rarely, keep_memory, settle_when
 from gangline.process.reloading import Reloader
 from gangline.process.server_tls import pair_of_files
-from gangline.process.serving import pages
 from gangline.process.tenure import Heartbeat, Tenure
 from gangline.profile.registry import Catalog
 from gangline.telemetry.exposition import Exposition
@@ -44,6 +43,7 @@ from gangline.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from gangline.page.live import LivePage  # the page is loaded only if it is served
+    from gangline.process.guarding import Handler
 
 log = logging.getLogger(__name__)
 
@@ -262,7 +262,7 @@ class RunProgram:
             live={"deciding": self._heartbeat.complaint},
             ready={"informers": lambda: ", ".join(scheduler.unsynced()) or None},
             exposition=Exposition(metrics.registry, metrics.families),
-            guarded={**pages(lambda: scheduler.config, scheduler.decisions.of), **(page.handlers if page else {})},
+            guarded=lambda: _guarded(scheduler, page),
             at_end=page.end if page else None,
         )
 
@@ -326,6 +326,14 @@ class RunProgram:
             group.create_task(Reloader(self._files, scheduler.use).run())
             group.create_task(settle_when(scheduler.synced))
             await scheduler.run(while_leading if self._election.leader_elect else None)
+
+
+def _guarded(scheduler: Scheduler, page: LivePage | None) -> Mapping[str, Handler]:
+    """The paths for users that the API server allows; what serves them is loaded now."""
+    from gangline.process.serving import pages
+
+    of_scheduler = pages(lambda: scheduler.config, scheduler.decisions.of)
+    return {**of_scheduler, **(page.handlers() if page is not None else {})}
 
 
 def _raise_first(work: asyncio.Task[None]) -> None:

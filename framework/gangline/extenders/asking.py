@@ -1,18 +1,13 @@
-"""Sends a body to an extender and returns the answer: the only module here that uses HTTP."""
+"""Who asks extenders, and where they are."""
 
 from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Protocol
 
-import aiohttp
-
 from gangline.config import Extender
-from gangline.errors import ExtenderError
 from gangline.extenders.tls import context_of
-from gangline.kube.connecting import Connector
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,44 +48,20 @@ class Asker(Protocol):
 
 
 class HttpAsker:
-    """Sends bodies over HTTP, with one session for all extenders, opened at the first request."""
+    """Sends bodies over HTTP. What that takes is loaded for the first one: most schedulers have no extenders."""
 
     def __init__(self) -> None:
-        self._session: aiohttp.ClientSession | None = None
+        self._asker: Asker | None = None
 
     async def ask(self, endpoint: Endpoint, verb: str, body: bytes) -> bytes:
         """Send a POST. Raises ExtenderError; no request is repeated."""
-        url, extender = endpoint.url_of(verb), endpoint.extender
-        seconds = float(extender.http_timeout)
-        try:
-            async with self._opened().post(
-                url,
-                data=body,
-                headers={"Content-Type": "application/json"},
-                ssl=endpoint.tls,
-                server_hostname=(extender.tls_config.server_name or None) if extender.tls_config else None,
-                timeout=aiohttp.ClientTimeout(total=seconds),
-            ) as answer:
-                if answer.status != 200:
-                    why = f"failed {verb} with extender at URL {url}, code {answer.status}"
-                    raise ExtenderError(endpoint.url, verb, why)
-                return await answer.read()
-        except TimeoutError as error:
-            raise ExtenderError(endpoint.url, verb, f"no answer within {seconds:g}s") from error
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise ExtenderError(endpoint.url, verb, str(error) or type(error).__name__) from error
+        if self._asker is None:
+            from gangline.extenders.sending import SessionAsker
+
+            self._asker = SessionAsker()
+        return await self._asker.ask(endpoint, verb, body)
 
     async def aclose(self) -> None:
-        """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
-
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=Connector(),
-                headers={"User-Agent": f"gangline/{version('gangline')}", "Accept": "application/json"},
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
-        return self._session
+        """Close all connections; a later request opens new ones."""
+        if self._asker is not None:
+            await self._asker.aclose()

@@ -13,8 +13,7 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-
-from yarl import URL
+from urllib.parse import urlsplit
 
 from gangline.errors import ConfigError
 from gangline.kube import plain
@@ -92,13 +91,14 @@ class Credentials:
 def _address(access: Access) -> str:
     """The address of the API server. Raises ConfigError for an address to which no request can be sent."""
     server = access.server.rstrip("/")
+    why = "expected https://HOST:PORT"
     try:
-        url = URL(server)
-        if url.scheme in ("http", "https") and url.host and url.port:
+        url = urlsplit(server)
+        is_plain = server.isascii() and server.isprintable() and not set(server) & set(' <>"\\^`{|}@?#')
+        if is_plain and url.scheme in ("http", "https") and url.hostname and url.port != 0:
             return server
-        why = "expected https://HOST:PORT"
     except ValueError as error:
-        why = f"{error}; expected https://HOST:PORT"
+        why = f"{error}; {why}"
     raise ConfigError(access.source, f"server {access.server!r}", why)
 
 

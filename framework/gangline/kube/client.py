@@ -12,16 +12,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any
 
-import aiohttp
 import msgspec
 
 from gangline.errors import InvalidObject, NotFound
 from gangline.kube import decoding
 from gangline.kube.auth import Credentials
 from gangline.kube.interface import Listing, PatchKind, WatchEvent
+from gangline.kube.reading import Limits
 from gangline.kube.resources import EVENTS, PODS, Resource, T, group_path
 from gangline.kube.transport import JSON, Transport, bounded
-from gangline.kube.writing import CONNECT_TIMEOUT
 from gangline.model import Binding, ObjectMeta, TypedReference
 
 log = logging.getLogger(__name__)
@@ -134,11 +133,11 @@ class HttpClient:
             "fieldSelector": field_selector,
         }
         # Longer than the server's own limit, so that only a dead connection reaches this limit.
-        limits = aiohttp.ClientTimeout(total=seconds + 30, sock_connect=CONNECT_TIMEOUT)
+        limits = Limits(total=seconds + 30)
         accept = METADATA if resource.metadata_only else JSON
         async with self._transport.open(resource.path(namespace), query, limits, accept) as answer:
             splitter = decoding.LineSplitter()
-            async for chunk in answer.content.iter_any():
+            async for chunk in answer.parts():
                 for line in splitter.feed(chunk):
                     yield decoding.decode_event(resource, line, self._report)
 
@@ -161,8 +160,8 @@ class HttpClient:
 
         Raises ApiError, also where the body is larger than a configuration may be.
         """
-        async with self._transport.open(path, {}, aiohttp.ClientTimeout(total=seconds), "*/*") as answer:
-            return await bounded(answer, path)
+        async with self._transport.open(path, {}, Limits(total=seconds), "*/*") as answer:
+            return await bounded(answer.parts(), answer.status, path)
 
     # Writing
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Mapping
 
-import aiohttp
 import msgspec
 from tenacity import RetryCallState, wait_random_exponential
 
@@ -63,8 +60,10 @@ def from_status(status: ApiStatus, retry_after: float | None = None) -> ApiError
     return cls(status.code, status.reason, status.message, retry_after)
 
 
-def from_answer(code: int, phrase: str, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """The exception for an HTTP answer of 400 and above, whether or not its body is a Status."""
+def from_answer(code: int, phrase: str, retry_after: str | None, body: bytes) -> ApiError:
+    """The exception for an HTTP answer of 300 and above, whether or not its body is a Status; ``retry_after`` is its
+    header Retry-After.
+    """
     try:
         status = msgspec.json.decode(body, type=ApiStatus)
     except (msgspec.MsgspecError, ValueError, RecursionError):  # a proxy's page, or nothing
@@ -72,7 +71,7 @@ def from_answer(code: int, phrase: str, headers: Mapping[str, str], body: bytes)
     status.code = code
     status.reason = status.reason or phrase.replace(" ", "")
     status.message = status.message or phrase
-    return from_status(status, _seconds(headers.get("Retry-After")))
+    return from_status(status, _seconds(retry_after))
 
 
 def from_exception(error: Exception, what: str) -> Unavailable:
@@ -81,15 +80,11 @@ def from_exception(error: Exception, what: str) -> Unavailable:
     An unexpected error comes from a library or a bug: only this request fails, and the error is logged with its
     traceback.
     """
-    if not isinstance(error, aiohttp.ClientError | OSError | asyncio.TimeoutError):
+    if not isinstance(error, OSError):
         log.error("%s failed in a way that it should not", what, exc_info=error)
         return Unavailable(0, "InternalError", f"{what}: {type(error).__name__}: {error}")
-    if isinstance(error, asyncio.TimeoutError):
+    if isinstance(error, TimeoutError):
         return Unavailable(0, "Timeout", f"{what}: no answer in time")
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return Unavailable(0, "Disconnected", f"{what}: the server closed the connection")
-    if isinstance(error, aiohttp.ClientPayloadError):
-        return Unavailable(0, "Disconnected", f"{what}: the connection broke in the middle of the answer")
     return Unavailable(0, "ConnectionFailed", f"{what}: {error or type(error).__name__}")
 
 

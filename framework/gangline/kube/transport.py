@@ -1,4 +1,4 @@
-"""Requests to an API server and their answers: HTTP by aiohttp, errors as `gangline.errors`.
+"""Requests to an API server and their answers, with errors as `gangline.errors`.
 
 There is no rate limit: the server's priority and fairness limits requests, and its 429 is honoured. Reads are repeated
 after failures that may pass, but never writes, because only the caller knows whether a write may happen twice.
@@ -11,20 +11,17 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from urllib.parse import urlencode
 
-import aiohttp
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
-from yarl import URL
 
 from gangline.errors import ApiError, GanglineError
 from gangline.kube import faults
 from gangline.kube.auth import Credentials
-from gangline.kube.connecting import Connector
-from gangline.kube.writing import CONNECT_TIMEOUT, KeptWriter, ProxiedWriter, Writer, last_check
+from gangline.kube.reading import Answer, KeptReader, Limits, Reader
+from gangline.kube.writing import KeptWriter, Writer
 
 JSON = "application/json"
 READ_ATTEMPTS = 5
 LARGEST_RAW = 4 << 20  # bytes of the body at a path that the API server proxies
-BUFFER = 1 << 20  # bytes read ahead per connection
 _NO_QUERY: Mapping[str, str] = {}
 
 
@@ -43,43 +40,34 @@ class Transport:
         sleep: Callable[[float], Awaitable[None]],
         may_write: Callable[[], bool],
     ) -> None:
-        self.limits = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_TIMEOUT)
+        self.limits = Limits(total=timeout)
         """The time limits of all requests except lists and watches."""
-        self.list_limits = aiohttp.ClientTimeout(sock_read=timeout, sock_connect=CONNECT_TIMEOUT)
+        self.list_limits = Limits(silence=timeout)
         self._credentials = credentials
         self._sleep = sleep
-        headers = {"User-Agent": f"gangline/{version('gangline')}", "Accept": JSON}
-        self._session = aiohttp.ClientSession(
-            connector=Connector(limit=connections, keepalive_timeout=60, ssl=credentials.ssl_context or True),
-            headers=headers,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=BUFFER,
-            proxy=credentials.proxy,
-            timeout=self.limits,
-            trace_configs=[last_check(may_write)] if credentials.proxy else None,
-        )
-        self._writer: Writer = (
-            ProxiedWriter(self._session, credentials.server, credentials.server_name)
-            if credentials.proxy
-            else KeptWriter(
-                credentials.server,
-                credentials.ssl_context,
-                credentials.server_name,
-                connections=connections,
-                timeout=timeout,
-                headers=headers,
-                may_send=may_write,
+        agent = {"User-Agent": f"gangline/{version('gangline')}"}
+        headers = {**agent, "Accept": JSON}
+        self._reader: Reader
+        self._writer: Writer
+        if credentials.proxy:
+            from gangline.kube.proxied import Proxied
+
+            self._reader = self._writer = Proxied(
+                credentials, connections=connections, timeout=timeout, headers=headers, may_send=may_write
             )
+            return
+        server = credentials.server, credentials.ssl_context, credentials.server_name
+        self._reader = KeptReader(*server, connections=connections, headers=agent)
+        self._writer = KeptWriter(
+            *server, connections=connections, timeout=timeout, headers=headers, may_send=may_write
         )
 
     async def close(self) -> None:
         """Close all connections."""
         await self._writer.close()
-        await self._session.close()
+        await self._reader.close()
 
-    async def read(
-        self, path: str, query: Mapping[str, str], limits: aiohttp.ClientTimeout, accept: str = JSON
-    ) -> bytes:
+    async def read(self, path: str, query: Mapping[str, str], limits: Limits, accept: str = JSON) -> bytes:
         """A GET, repeated after failures that may pass."""
         attempts = AsyncRetrying(
             retry=retry_if_exception(faults.worth_retrying),
@@ -90,11 +78,9 @@ class Transport:
         )
         return await attempts(self._read_once, path, query, limits, accept)
 
-    async def _read_once(
-        self, path: str, query: Mapping[str, str], limits: aiohttp.ClientTimeout, accept: str
-    ) -> bytes:
+    async def _read_once(self, path: str, query: Mapping[str, str], limits: Limits, accept: str) -> bytes:
         async with self.open(path, query, limits, accept) as answer:
-            return await answer.read()
+            return b"".join([part async for part in answer.parts()])
 
     async def send(
         self,
@@ -113,10 +99,9 @@ class Transport:
                 if authorization:
                     headers["Authorization"] = authorization
                 answer = await self._writer.request(method, target, headers, body)
-                if answer.status < 400:
+                if answer.status < 300:
                     return answer.body
-                asked = {"Retry-After": answer.retry_after} if answer.retry_after else {}
-                failure = faults.from_answer(answer.status, answer.phrase, asked, answer.body)
+                failure = faults.from_answer(answer.status, answer.phrase, answer.retry_after, answer.body)
                 authorization = await self._other_authorization(failure, authorization)
         except GanglineError:
             raise
@@ -133,25 +118,21 @@ class Transport:
         return renewed
 
     @asynccontextmanager
-    async def open(
-        self, path: str, query: Mapping[str, str], limits: aiohttp.ClientTimeout, accept: str
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def open(self, path: str, query: Mapping[str, str], limits: Limits, accept: str) -> AsyncIterator[Answer]:
         """A successful answer to a GET, whose body is not read yet; every failure is raised as an ApiError."""
-        url = URL(f"{self._credentials.server}{_target(path, query)}", encoded=True)
+        target = _target(path, query)
         headers = {"Accept": accept}
         try:
             authorization = await self._credentials.authorization()
             while True:
                 if authorization:
                     headers["Authorization"] = authorization
-                async with self._session.get(
-                    url, headers=headers, timeout=limits, server_hostname=self._credentials.server_name
-                ) as answer:
-                    if answer.status < 400:
+                async with self._reader.open(target, headers, limits) as answer:
+                    if answer.status < 300:
                         yield answer
                         return
-                    text = await answer.read()
-                    failure = faults.from_answer(answer.status, answer.reason or "", answer.headers, text)
+                    text = await bounded(answer.parts(), answer.status, path)
+                    failure = faults.from_answer(answer.status, answer.phrase, answer.retry_after, text)
                 authorization = await self._other_authorization(failure, authorization)
         except GanglineError:
             raise
@@ -159,13 +140,13 @@ class Transport:
             raise faults.from_exception(error, f"GET {self._credentials.server}{path}") from error
 
 
-async def bounded(answer: aiohttp.ClientResponse, path: str) -> bytes:
+async def bounded(parts: AsyncIterator[bytes], status: int, path: str) -> bytes:
     """The body of an answer of any server. Raises ApiError if it is too large."""
     body = bytearray()
-    async for chunk in answer.content.iter_any():
-        body += chunk
+    async for part in parts:
+        body += part
         if len(body) > LARGEST_RAW:
-            raise ApiError(answer.status, "TooLarge", f"{path}: more than {LARGEST_RAW} bytes")
+            raise ApiError(status, "TooLarge", f"{path}: more than {LARGEST_RAW} bytes")
     return bytes(body)
 
 

@@ -1,7 +1,7 @@
 """Small writes over connections that stay open: bindings and events are most of what a scheduler sends.
 
 A general client needs 0.19 ms of CPU for such a request, mostly for options that an API server never uses; this module
-needs about a third of that. httptools parses HTTP.
+needs about a third of that.
 
 Rules:
 - One request at a time on a connection, and never another one after a failure, a time-out or a cancellation.
@@ -15,20 +15,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol, cast
-from urllib.parse import SplitResult, urlsplit
-
-import aiohttp
-import httptools
-from yarl import URL
+from typing import NamedTuple, Protocol
 
 from gangline.errors import Unavailable
-from gangline.kube import sockets
+from gangline.kube.connections import Connection, Pool, lines
 
 MaySend = Callable[[], bool]
-
-CONNECT_TIMEOUT = 10.0
-"""Seconds."""
 
 
 class HttpAnswer(NamedTuple):
@@ -53,27 +45,6 @@ class Writer(Protocol):
         """Close every connection."""
 
 
-class ProxiedWriter:
-    """Writes through an HTTP proxy, by the general client; the session has the `last_check` among its traces."""
-
-    def __init__(self, session: aiohttp.ClientSession, server: str, server_name: str | None) -> None:
-        self._session = session
-        self._server = server
-        self._server_name = server_name
-
-    async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
-        """See Writer."""
-        url = URL(f"{self._server}{target}", encoded=True)
-        async with self._session.request(
-            method, url, data=body, headers=headers, server_hostname=self._server_name
-        ) as answer:
-            text = await answer.read()
-            return HttpAnswer(answer.status, answer.reason or "", answer.headers.get("Retry-After"), text)
-
-    async def close(self) -> None:
-        """Does nothing: the owner of the session closes it."""
-
-
 class KeptWriter:
     """Writes directly to the API server; opens connections when needed, up to a limit, and keeps them."""
 
@@ -89,73 +60,39 @@ class KeptWriter:
         may_send: MaySend = lambda: True,
     ) -> None:
         self._may_send = may_send
-        self._address: SplitResult = urlsplit(server)
-        self._ssl = ssl_context
-        self._server_name = server_name
-        self._timeout = timeout
-        self._head = _lines({"Host": self._address.netloc, **headers})
-        self._idle: list[_Connection] = []
-        self._all: set[_Connection] = set()
-        self._room = asyncio.Semaphore(connections)
+        self._pool = Pool(server, ssl_context, server_name, connections, lambda loop: _Connection(loop, timeout))
+        self._head = self._pool.head(headers)
 
     async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
         """See Writer."""
-        start = f"{method} {self._address.path}{target} HTTP/1.1\r\n"
-        head = f"{start}{self._head}{_lines(headers)}Content-Length: {len(body)}\r\n\r\n"
-        await self._room.acquire()  # not `async with`, which takes two coroutines more for each request
+        pool = self._pool
+        start = f"{method} {pool.path(target)} HTTP/1.1\r\n"
+        head = f"{start}{self._head}{lines(headers)}Content-Length: {len(body)}\r\n\r\n"
+        await pool.room.acquire()  # not `async with`, which takes two coroutines more for each request
         try:
-            connection = self._open_one() or await self._connect()
+            connection = pool.idle() or await pool.connect()
             try:
-                _check(self._may_send)
+                check(self._may_send)
                 answer = await connection.request(head.encode("latin-1") + body)
             except BaseException:
                 connection.close()
                 raise
-            if connection.is_open:
-                self._idle.append(connection)
+            pool.keep(connection)
             return answer
         finally:
-            self._room.release()
+            pool.room.release()
 
     async def close(self) -> None:
         """Close every connection, and wait until they are."""
-        self._idle.clear()
-        for connection in list(self._all):
-            connection.close()
-            await connection.lost.wait()
-
-    def _open_one(self) -> _Connection | None:
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.is_open:
-                return connection
-        return None
-
-    async def _connect(self) -> _Connection:
-        address = self._address
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(CONNECT_TIMEOUT):
-            _, connection = await loop.create_connection(
-                lambda: _Connection(loop, self._timeout, self._all),
-                address.hostname or "",
-                address.port or (443 if self._ssl else 80),
-                ssl=self._ssl,
-                server_hostname=(self._server_name or address.hostname) if self._ssl else None,
-            )
-        return connection
+        await self._pool.close()
 
 
-class _Connection(asyncio.Protocol):
-    """One connection; at most one request is under way."""
+class _Connection(Connection):
+    """A connection for requests whose answers are small."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, open_ones: set[_Connection]) -> None:
-        self.is_open = False
-        self.lost = asyncio.Event()
-        self._all = open_ones
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        super().__init__(loop)
         self._seconds = seconds
-        self._loop = loop
-        self._transport: asyncio.Transport | None = None
-        self._parser = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[HttpAnswer] | None = None
         self._phrase = ""
         self._retry_after: str | None = None
@@ -163,49 +100,25 @@ class _Connection(asyncio.Protocol):
 
     async def request(self, data: bytes) -> HttpAnswer:
         """Send a request and wait for the whole answer."""
-        assert self._transport is not None
         self._waiter = self._loop.create_future()
         self._phrase, self._retry_after, self._body = "", None, []
-        timer = self._loop.call_later(self._seconds, self._fail, TimeoutError())
+        timer = self._loop.call_later(self._seconds, self.fail, TimeoutError())
         try:
-            self._transport.write(data)
+            self.send(data)
             return await self._waiter
         finally:
             timer.cancel()
             self._waiter = None
 
-    def close(self) -> None:
-        """Close it for good."""
-        self.is_open = False
-        if self._transport is not None:
-            self._transport.abort()
+    @property
+    def is_asked(self) -> bool:
+        """Whether a request is under way."""
+        return self._waiter is not None
 
-    # From the event loop
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is open."""
-        sockets.bound(transport)
-        self._transport = cast(asyncio.Transport, transport)
-        self.is_open = True
-        self._all.add(self)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is closed, by this side or by the server."""
-        self.is_open = False
-        self._all.discard(self)
-        self.lost.set()
-        self._fail(exc if isinstance(exc, OSError) else ConnectionResetError("the server closed the connection"))
-
-    def data_received(self, data: bytes) -> None:
-        """The server has sent a part of an answer."""
-        if self._waiter is None:
-            self.close()  # no request is under way
-            return
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            self._fail(ConnectionError(f"the answer is no HTTP: {error}"))
-            self.close()
+    def fail(self, error: Exception) -> None:
+        """The answer does not come."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(error)
 
     # From the parser
 
@@ -220,6 +133,7 @@ class _Connection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         """Part of the body."""
+        self._unused = 0
         self._body.append(body)
 
     def on_message_complete(self) -> None:
@@ -233,29 +147,8 @@ class _Connection(asyncio.Protocol):
         if not self.is_open:
             self.close()
 
-    def _fail(self, error: Exception) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(error)
 
-
-def last_check(may_send: MaySend) -> aiohttp.TraceConfig:
-    """Makes aiohttp call `may_send` before each write, when the connection is open and nothing is sent yet."""
-
-    async def check(
-        session: aiohttp.ClientSession, context: object, sent: aiohttp.TraceRequestHeadersSentParams
-    ) -> None:
-        if sent.method != "GET":
-            _check(may_send)
-
-    config = aiohttp.TraceConfig()
-    config.on_request_headers_sent.append(check)
-    return config
-
-
-def _check(may_send: MaySend) -> None:
+def check(may_send: MaySend) -> None:
+    """Raises Unavailable if a write may not be sent."""
     if not may_send():
         raise Unavailable(0, "NotLeading", "not sent: this process is no longer the leader")
-
-
-def _lines(headers: Mapping[str, str]) -> str:
-    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()])

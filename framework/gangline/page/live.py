@@ -1,4 +1,7 @@
-"""The page of a running scheduler. The page is served in another thread than the one that owns the columns."""
+"""The page of a running scheduler. The page is served in another thread than the one that owns the columns.
+
+What serves the page is loaded with the handlers, for the first connection; its history begins at once.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
-
-from aiohttp import web
+from typing import TYPE_CHECKING, Protocol
 
 from gangline.api.outlook import Outlook
 from gangline.api.plugin import Clock
@@ -20,16 +21,20 @@ from gangline.overview.gpu_use import catch_up
 from gangline.page.expecting import Expecting
 from gangline.page.feed import Feed, Look
 from gangline.page.history import ClusterHistory
-from gangline.page.serving import DecisionOf, RemediesOf, page
-from gangline.page.sight import PageViewer
 from gangline.page.taking import TakenPart, Taker
-from gangline.process.guarding import VIEWER, Handler
 from gangline.process.loops import across
 from gangline.profile.runtime import Runtime, first_grouping
 from gangline.queueing.queue import SchedulingQueue
 from gangline.state.cache import Cache
 from gangline.state.topology import Topology
 from gangline.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from gangline.page.serving import DecisionOf, RemediesOf
+    from gangline.page.sight import PageViewer
+    from gangline.process.guarding import Handler
 
 log = logging.getLogger(__name__)
 
@@ -68,8 +73,8 @@ def taker_of(scheduler: ShownScheduler, clock: Clock, leads: Callable[[], bool],
 class LivePage:
     """The page, and what its server calls."""
 
-    handlers: Mapping[str, Handler]
-    """By their paths."""
+    handlers: Callable[[], Mapping[str, Handler]]
+    """By their paths; to be called in the thread of the endpoints."""
     end: Callable[[], None]
     """Ends all streams."""
 
@@ -100,8 +105,14 @@ def live_page(
 
         return lambda: across(loop, take)
 
-    def viewer_of(request: web.Request) -> PageViewer:
-        return request[VIEWER]
+    def handlers() -> Mapping[str, Handler]:
+        from gangline.page.serving import page
+        from gangline.process.guarding import VIEWER
+
+        def viewer_of(request: web.Request) -> PageViewer:
+            return request[VIEWER]
+
+        return page(feed, viewer_of, decision_of, remedies_of=remedies_of)
 
     def close() -> None:
         feed.close()
@@ -109,7 +120,7 @@ def live_page(
             loop.call_soon_threadsafe(keeping.cancel)
 
     feed = Feed(looking)
-    return LivePage(page(feed, viewer_of, decision_of, remedies_of=remedies_of), close)
+    return LivePage(handlers, close)
 
 
 async def _kept(history: ClusterHistory) -> None:

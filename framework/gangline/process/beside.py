@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack
 from gangline.kube.auth import Credentials
 from gangline.kube.client import HttpClient
 from gangline.kube.interface import Client
+from gangline.process.client_ca import AT_A_TIME
 from gangline.process.endpoints import Endpoints, Pages, Served
-from gangline.process.guarding import AT_A_TIME
 from gangline.process.leading import Elector
 
 

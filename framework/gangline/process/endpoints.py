@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
-from aiohttp import web
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
 from gangline.kube.interface import Client
 from gangline.process.certificate_files import Certificates
-from gangline.process.guarding import Guard, Handler, follow_client_ca
-from gangline.process.health import Checks, routes
+from gangline.process.client_ca import follow_client_ca
 from gangline.process.listening import Listener
 from gangline.process.server_tls import ServerTLS
 from gangline.telemetry.exposition import Exposition
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from aiohttp import web
 
-METRICS = "/metrics"
+    from gangline.process.guarding import Handler
+    from gangline.process.health import Checks
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,8 @@ class Pages:
     live: Checks
     ready: Checks
     exposition: Exposition | None = None
-    guarded: Mapping[str, Handler] = field(default_factory=dict)
-    """More paths, for users that the API server allows."""
+    guarded: Callable[[], Mapping[str, Handler]] = dict
+    """More paths, for users that the API server allows; called for the first connection, which loads them."""
     at_end: Callable[[], None] | None = None
     """Called when the listeners close, to end long answers such as streams."""
 
@@ -69,9 +70,11 @@ class Served:
         """Listen on all addresses. Raises ConfigError, and listens on none, if one address cannot be used."""
         async with AsyncExitStack() as stack:
             if self._endpoints.listen:
-                self.port = await _started(Listener(self._plain(), self._endpoints.listen, "--listen"), stack)
+                self.port = await _started(Listener(self._plain, self._endpoints.listen, "--listen"), stack)
             if self._endpoints.secure_listen and self._client is not None:
                 self.secure_port = await self._open_secure(self._client, stack)
+            if self._pages.at_end is not None:
+                stack.callback(self._pages.at_end)
             self._stack = stack.pop_all()
 
     async def close(self) -> None:
@@ -80,7 +83,7 @@ class Served:
 
     async def _open_secure(self, client: Client, stack: AsyncExitStack) -> int:
         tls = ServerTLS(self._endpoints.certificates)
-        app = self._secure(Guard(client))
+        app = partial(self._secure, client)
         listener = Listener(app, self._endpoints.secure_listen, "--secure-listen", lambda: tls.context)
         port = await _started(listener, stack)
         for work in (tls.run(), follow_client_ca(client, tls.trust)):
@@ -89,42 +92,23 @@ class Served:
         return port
 
     def _plain(self) -> web.Application:
-        app = web.Application()
-        app.add_routes(routes(self._pages.live, self._pages.ready))
-        if self._endpoints.plain_metrics and self._pages.exposition is not None:
-            app.add_routes([web.get(METRICS, metrics(self._pages.exposition))])
-        return app
+        from gangline.process import applications
 
-    def _secure(self, guard: Guard) -> web.Application:
-        app = web.Application()
-        app.add_routes(routes(self._pages.live, self._pages.ready))
-        guarded = dict(self._pages.guarded)
-        if self._pages.exposition is not None:
-            guarded[METRICS] = metrics(self._pages.exposition)
-        app.add_routes([web.get(path, guard.protected(handler)) for path, handler in guarded.items()])
-        if (at_end := self._pages.at_end) is not None:
+        pages = self._pages
+        exposition = pages.exposition if self._endpoints.plain_metrics else None
+        return applications.plain(pages.live, pages.ready, exposition)
 
-            async def end(app: web.Application) -> None:
-                at_end()
+    def _secure(self, client: Client) -> web.Application:
+        from gangline.process import applications
 
-            app.on_shutdown.append(end)
-        return app
+        pages = self._pages
+        return applications.secure(pages.live, pages.ready, pages.exposition, pages.guarded(), client)
 
 
 def add_process(registry: CollectorRegistry) -> None:
     """Add the metrics that every Python process has."""
     for collector in (ProcessCollector, GCCollector, PlatformCollector):
         collector(registry=registry)
-
-
-def metrics(exposition: Exposition) -> Handler:
-    """The handler of /metrics."""
-
-    async def handle(request: web.Request) -> web.StreamResponse:
-        page = exposition.page(request.headers.get("Accept", ""), request.headers.get("Accept-Encoding", ""))
-        return web.Response(body=page.body, headers=page.headers)
-
-    return handle
 
 
 async def _started(listener: Listener, stack: AsyncExitStack) -> int:

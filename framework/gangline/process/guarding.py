@@ -22,9 +22,9 @@ from typing import Any, Generic, TypeVar
 
 from aiohttp import web
 
-from gangline.errors import GanglineError, NotFound
+from gangline.errors import GanglineError
 from gangline.kube.interface import Client
-from gangline.kube.resources import CONFIG_MAPS, SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
+from gangline.kube.resources import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
 from gangline.model import (
     NonResourceAttributes,
     ResourceAttributes,
@@ -34,6 +34,7 @@ from gangline.model import (
     TokenReviewSpec,
     UserInfo,
 )
+from gangline.process.client_ca import AT_A_TIME
 
 log = logging.getLogger(__name__)
 
@@ -45,13 +46,7 @@ KEEP_NAMESPACES = 60.0
 """Seconds for which an answer about the pods of a namespace holds."""
 MOST_NAMESPACES_KEPT = 8192
 """Largest number of kept answers about namespaces, of all users."""
-AT_A_TIME = 4
-"""Largest number of reviews under way."""
 AUTHENTICATED = "system:authenticated"
-CLIENT_CA = ("kube-system", "extension-apiserver-authentication", "client-ca-file")
-"""Namespace, name and key of the ConfigMap in which every API server publishes the CA of client certificates."""
-CLIENT_CA_PERIOD = 60.0
-"""Seconds between two reads of this ConfigMap."""
 
 Answer = TypeVar("Answer")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -150,24 +145,6 @@ class Guard:
             answer = await ask()
             kept.put(key, answer)
             return answer
-
-
-async def follow_client_ca(client: Client, trust: Callable[[str], None]) -> None:
-    """Call `trust` every CLIENT_CA_PERIOD seconds with the CA of client certificates, or "", until cancelled."""
-    namespace, name, key = CLIENT_CA
-    complaint = ""
-    while True:
-        try:
-            found = await client.get(CONFIG_MAPS, name, namespace=namespace)
-            trust((found.data or {}).get(key, ""))
-            complaint = ""
-        except NotFound:
-            trust("")
-        except GanglineError as error:
-            if str(error) != complaint:
-                complaint = str(error)
-                log.warning("the CA of client certificates cannot be read; what was read before holds: %s", error)
-        await asyncio.sleep(CLIENT_CA_PERIOD)
 
 
 class _Kept(Generic[Answer]):

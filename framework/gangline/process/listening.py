@@ -1,12 +1,7 @@
 """Serves an application on one address, and limits the number and the duration of connections.
 
-aiohttp limits neither: it serves a client for ever, even if the client sends a byte now and then, or never reads.
-
-There is always room for one more connection: if there are too many, the listener closes the connection that has been
-without a request longest or, if all have a request, the one with the oldest request. So a client that opens many
-connections loses its own.
-
-A handler is cancelled when the connection of its request is closed: nobody works for a client that has gone.
+The application and aiohttp are loaded for the first connection: many processes have none for a long time, and loading
+takes a tenth of a second and some 10 MB.
 """
 
 from __future__ import annotations
@@ -16,24 +11,23 @@ import logging
 import os
 import socket
 import ssl
-from asyncio import BaseTransport, TimerHandle, Transport
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import cast
-
-from aiohttp import web
+from typing import TYPE_CHECKING
 
 from gangline.errors import ConfigError
+from gangline.failures import described
+from gangline.process.open_connections import OpenConnections
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from gangline.process.handling import Handling
 
 log = logging.getLogger(__name__)
 
-_QUIET = logging.getLogger(f"{__name__}.requests")
-_QUIET.disabled = True
-"""aiohttp logs a traceback for each request that is not HTTP, so that any client of the port could fill the disk."""
 DRAIN = 5.0
 """Seconds that requests have to finish when a listener stops."""
-MOST_AHEAD = 8
-"""Requests that a client may send on a connection before it has the answer to the first one."""
 BREATH = 0.1
 """Seconds until the next try after a connection could not be accepted."""
 
@@ -65,13 +59,14 @@ def parse_address(address: str, option: str) -> tuple[str, int]:
 class Listener:
     """One application on one address; ``port`` is the real one after `start`, also for port 0.
 
-    ``option`` is the command-line option of the address, for messages. ``context`` is called for each connection, so
-    that the TLS context may change. Raises ConfigError for an invalid address.
+    ``app`` is called for the first connection; an Application returns itself. ``option`` is the command-line option of
+    the address, for messages. ``context`` is called for each connection, so that the TLS context may change. Raises
+    ConfigError for an invalid address.
     """
 
     def __init__(
         self,
-        app: web.Application,
+        app: Callable[[], web.Application],
         address: str,
         option: str,
         context: Callable[[], ssl.SSLContext] | None = None,
@@ -82,20 +77,18 @@ class Listener:
         self._host, self.port = parse_address(address, option)
         self._context = context
         self._limits = limits
-        app.middlewares.insert(0, self._bounded)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=DRAIN, handler_cancellation=True)
+        self._app = app
+        self._handling: Handling | None = None
+        self._loading = asyncio.Lock()
+        self._has_complained = False
+        self._connections = OpenConnections(limits.connections, limits.head)
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._opening = 0
-        self._silent: dict[BaseTransport, TimerHandle | None] = {}
-        """Connections without a request, each with its timer; first the connection that has waited longest for one."""
-        self._busy: dict[BaseTransport, None] = {}
-        """Connections with a request, the oldest request first."""
         self.listening = False
 
     async def start(self) -> None:
         """Begin to listen. Raises ConfigError if the address cannot be used."""
-        await self._runner.setup()
         try:
             await self._bind()
         except OSError as error:
@@ -115,10 +108,9 @@ class Listener:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for listening in self._sockets:
             listening.close()
-        await self._runner.cleanup()
-        for timer in self._silent.values():
-            if timer is not None:
-                timer.cancel()
+        if self._handling is not None:
+            await self._handling.stop()
+        self._connections.stop()
 
     async def _bind(self) -> None:
         """Bind a socket for each address of the host."""
@@ -152,22 +144,20 @@ class Listener:
     @property
     def open_connections(self) -> int:
         """How many connections are open."""
-        return len(self._silent) + len(self._busy)
-
-    def _make_room(self) -> None:
-        if self.open_connections >= self._limits.connections:
-            oldest = cast(Transport, next(iter(self._silent or self._busy)))
-            self._forget(oldest)
-            oldest.abort()
+        return len(self._connections)
 
     async def _open(self, connection: socket.socket) -> None:
         """Hand the connection over to the event loop, which closes the connection even if this fails."""
         loop = asyncio.get_running_loop()
-        handler = _Handler(self._runner.server, loop, self._limits.idle, self._made, self._forget)
         try:
-            context = self._context() if self._context is not None else None
+            try:
+                handling = self._handling or await self._load()
+                context = self._context() if self._context is not None else None
+            except BaseException:
+                connection.close()
+                raise
             await loop.connect_accepted_socket(
-                lambda: handler,
+                handling.protocol,
                 connection,
                 ssl=context,
                 ssl_handshake_timeout=self._limits.handshake if context is not None else None,
@@ -177,120 +167,35 @@ class Listener:
         finally:
             self._opening -= 1
 
-    def _made(self, transport: Transport) -> None:
-        self._make_room()
-        loop = asyncio.get_running_loop()
-        self._silent[transport] = loop.call_later(self._limits.head, transport.abort)
+    async def _load(self) -> Handling:
+        """The handling of requests, which begins now. Raises, and logs once, the error of a fault in the program."""
+        async with self._loading:
+            if self._handling is None:
+                try:
+                    from gangline.process.handling import Handling
 
-    def _forget(self, transport: BaseTransport) -> bool:
-        """Drop a connection from both lists, because it is closed or has a request now; returns whether it was open."""
-        is_open = transport in self._silent or transport in self._busy
-        self._busy.pop(transport, None)
-        if timer := self._silent.pop(transport, None):
-            timer.cancel()
-        return is_open
+                    made = Handling(
+                        self._app(),
+                        self._connections,
+                        request=self._limits.request,
+                        idle=self._limits.idle,
+                        drain=DRAIN,
+                        name=f"{self._option} {self._address}",
+                    )
+                    await made.start()
+                except Exception as error:
+                    self._complain(error)
+                    raise
+                self._handling = made
+            return self._handling
 
-    @web.middleware
-    async def _bounded(
-        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
-        transport = request.transport
-        if transport is not None and self._forget(transport):
-            self._busy[transport] = None
-        limit = asyncio.timeout(self._limits.request)
-        try:
-            async with limit:
-                response = await handler(request)
-                await response.prepare(request)
-                await response.write_eof()
-                return response
-        except web.HTTPException:
-            raise
-        except TimeoutError:
-            if limit.expired() and transport is not None:
-                transport.abort()
-            raise
-        except ConnectionError:  # it is gone
-            raise
-        except Exception:  # one request harms itself alone
-            log.exception("%s %s: %s failed", self._option, self._address, request.path)
-            return web.Response(status=500, text="internal error\n")
-        finally:
-            if transport is not None and self._forget(transport):
-                self._silent[transport] = None  # until its next request, for which aiohttp has the time
+    def _complain(self, error: Exception) -> None:
+        """Log the error only once, because each new connection tries again."""
+        if not self._has_complained:
+            self._has_complained = True
+            log.error("%s %s: nothing can be served: %s", self._option, self._address, described(error))
 
     def _spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-class _Handler(web.RequestHandler):
-    """aiohttp's handler of one connection, which also tells the listener when the connection begins and ends."""
-
-    __slots__ = ("_lost", "_made", "_mine")
-
-    def __init__(
-        self,
-        server: web.Server | None,
-        loop: asyncio.AbstractEventLoop,
-        idle: float,
-        made: Callable[[Transport], None],
-        lost: Callable[[BaseTransport], object],
-    ) -> None:
-        assert server is not None, "the listener has been started"
-        super().__init__(
-            server,
-            loop=loop,
-            logger=_QUIET,
-            access_log=None,  # type: ignore[arg-type]  # there is none, as in AppRunner
-            keepalive_timeout=idle,
-            lingering_time=1.0,
-            auto_decompress=False,  # a small body could become as large as it likes
-        )
-        self._made, self._lost = made, lost
-        self._mine: Transport | None = None
-
-    def connection_made(self, transport: BaseTransport) -> None:
-        """The connection is open, and its TLS handshake is done."""
-        super().connection_made(transport)
-        self._mine = cast(Transport, transport)
-        self._made(self._mine)
-
-    def data_received(self, data: bytes) -> None:
-        """Cuts off who sends requests far ahead: behind them nobody would see that the client has gone."""
-        super().data_received(data)
-        if len(self._messages) > MOST_AHEAD + 1 and self._mine is not None:  # the first one may be among them
-            self._mine.abort()
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """The request cannot be answered; its bytes are not kept in memory."""
-        try:
-            return super().handle_error(request, status, exc, message)
-        finally:
-            _let_go(exc)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """The connection is closed, by the server or by the client."""
-        for left, _ in self._messages:
-            _let_go(getattr(left, "exc", None))
-        super().connection_lost(exc)
-        if self._mine is not None:
-            self._lost(self._mine)
-
-
-def _let_go(error: BaseException | None) -> None:
-    """Drop the traceback of an error: its frames hold the bytes that a client has sent, in a reference cycle that only
-    the garbage collector would free.
-
-    The collector counts objects, not bytes: a hundred objects with a megabyte each do not start it.
-    """
-    while error is not None:
-        error.__traceback__ = None
-        error = error.__cause__ or error.__context__

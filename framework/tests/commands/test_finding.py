@@ -43,7 +43,7 @@ async def serving(story: Callable[[str, Credentials], Coroutine[Any, Any, None]]
         return GANGS
 
     guarded = pages(configuration, decisions.get)
-    served = Served(Endpoints("", "127.0.0.1:0"), Pages({}, {}, guarded=guarded), cast(Client, LetsIn()))
+    served = Served(Endpoints("", "127.0.0.1:0"), Pages({}, {}, guarded=lambda: guarded), cast(Client, LetsIn()))
     await served.open()
     access = Access("http://127.0.0.1:9", "test", authorization="Bearer mine")
     try:

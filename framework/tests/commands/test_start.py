@@ -30,9 +30,8 @@ print(*sys.modules)
 """
 """Runs until a list is refused, and prints the modules that are loaded then."""
 LIBRARIES = {
-    *("aiohappyeyeballs", "aiohttp", "aiosignal", "attr", "click", "frozenlist", "httptools", "idna", "msgspec"),
-    *("multidict", "numpy", "pluggy", "prometheus_client", "propcache", "tenacity", "typing_extensions", "uvloop"),
-    *("yaml", "yarl"),
+    *("click", "httptools", "msgspec", "numpy", "pluggy", "prometheus_client", "tenacity", "typing_extensions"),
+    *("uvloop", "yaml"),
 }
 """Packages of others that it may load. Each costs CPU and memory, so think before you add one."""
 COMMANDS = {"feature_gates", "old_options", "options", "output", "profiles", "reaching", "run"}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from gangline.errors import InvalidObject
 from gangline.kube.access import Access
@@ -14,6 +16,15 @@ from gangline.kube.client import HttpClient
 
 from .certificates import Certificates
 from .fake_api_server import FakeApiServer
+
+LoopFactories = Mapping[str, Callable[[], asyncio.AbstractEventLoop]]
+ONE: LoopFactories = {"asyncio": asyncio.new_event_loop}
+BOTH: LoopFactories = {**ONE, "uvloop": uvloop.new_event_loop}
+
+
+def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> LoopFactories:
+    """The event loops on which a test runs: where connections break, asyncio and uvloop are not the same."""
+    return BOTH if item.path.stem == "test_reading" else ONE
 
 
 @pytest.fixture

@@ -90,6 +90,10 @@ class FakeApiServer:
         """Starts an answer that has no end."""
         self._answers[method, path].append(Answer(chunks=[], then="stay"))
 
+    def breaks(self, method: str, path: str, *chunks: bytes) -> None:
+        """Begins an answer, and breaks the connection."""
+        self._answers[method, path].append(Answer(chunks=chunks, then="break"))
+
     def of(self, method: str, path: str) -> list[Asked]:
         return [asked for asked in self.asked if (asked.method, asked.path) == (method, path)]
 

@@ -227,6 +227,43 @@ async def test_a_read_waits_as_long_as_the_server_asks_and_tries_again(
     assert 7.0 <= slept[0] <= 8.0
 
 
+@pytest.mark.parametrize("through_a_proxy", [False, True], ids=["directly", "through a proxy"])
+async def test_reads_survive_what_breaks(server: FakeApiServer, through_a_proxy: bool) -> None:
+    """A list that is cut is asked for again; a watch that is cut has told what came before."""
+    access = Access("http://api.test", proxy=server.url) if through_a_proxy else Access(server.url)
+    server.breaks("GET", ALL_PODS, b'{"metadata": {"resourceVersion": "7"}, "items": [')
+    server.answers("GET", ALL_PODS, listed(7, pod("a", 3)))
+    server.streams(ALL_PODS, bookmark(3), then="break")
+    server.fails("GET", POD_A, 404, "NotFound")
+
+    async with HttpClient(Credentials(lambda: access), sleep=lambda seconds: asyncio.sleep(0)) as client:
+        listing = await client.list(PODS)
+        with pytest.raises(errors.Unavailable, match="in the middle of the answer"):
+            await watched(client)
+        with pytest.raises(errors.NotFound):
+            await client.get(PODS, "a", namespace="default")
+
+    assert [found.metadata.name for found in listing.items] == ["a"]
+    assert [asked.method for asked in server.asked] == ["GET", "GET", "WATCH", "GET"]
+
+
+@pytest.mark.parametrize("through_a_proxy", [False, True], ids=["directly", "through a proxy"])
+async def test_a_redirect_is_an_error_for_reads_and_writes(server: FakeApiServer, through_a_proxy: bool) -> None:
+    """The credentials go nowhere else, and no pod is taken for bound."""
+    access = Access("http://api.test", proxy=server.url) if through_a_proxy else Access(server.url)
+    elsewhere = {"Location": f"{server.url}/elsewhere"}
+    server.answers("GET", ALL_PODS, b"", status=302, headers=elsewhere)
+    server.answers("POST", f"{POD_A}/binding", b"", status=307, headers=elsewhere)
+
+    async with HttpClient(Credentials(lambda: access)) as client:
+        with pytest.raises(errors.ApiError, match="302 Found"):
+            await client.list(PODS)
+        with pytest.raises(errors.ApiError, match="307 Temporary"):
+            await client.bind("default", "a", "uid", "node", {})
+
+    assert [asked.path for asked in server.asked] == [ALL_PODS, f"{POD_A}/binding"]
+
+
 async def test_a_read_gives_up_after_five_attempts(server: FakeApiServer, client: HttpClient) -> None:
     server.fails("GET", POD_A, 503, "ServiceUnavailable")
 

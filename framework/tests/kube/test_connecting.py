@@ -46,12 +46,16 @@ def resetting_server() -> Iterator[int]:
 
 @pytest.mark.filterwarnings("error::ResourceWarning")
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_reset_connection_is_unavailable_and_leaves_no_socket_behind(scheme: str) -> None:
+def test_a_reset_connection_is_unavailable_and_leaves_no_socket_behind(
+    scheme: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """A socket that is collected open closes its number once more, whosever that is by then: pytest fails for it."""
 
     async def ask(client: HttpClient) -> None:
         with pytest.raises(Unavailable):
             await client.get(NODES, "a")
+        with pytest.raises(Unavailable):
+            await client.bind("default", "a", "uid", "node", {})
 
     async def story(port: int) -> None:
         credentials = Credentials(lambda: Access(f"{scheme}://127.0.0.1:{port}", verify=False))
@@ -62,3 +66,5 @@ def test_a_reset_connection_is_unavailable_and_leaves_no_socket_behind(scheme: s
     with resetting_server() as port, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(story(port))
     gc.collect()
+
+    assert not [record for record in caplog.records if record.exc_info]

@@ -101,7 +101,7 @@ def test_the_kernel_gives_up_soon_what_nobody_acknowledges_and_resets_what_is_cl
 
     async def story() -> None:
         writer = writer_to(port)
-        connection = await writer._connect()
+        connection = await writer._pool.connect()
         assert connection._transport is not None
         made = connection._transport.get_extra_info("socket")
         options.append(made.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8))

@@ -92,7 +92,7 @@ class ServedPage:
             stream,
             remedies_of or self._remedies_of,
         )
-        pages = Pages({}, {}, guarded=handlers, at_end=self.feed.close)
+        pages = Pages({}, {}, guarded=lambda: handlers, at_end=self.feed.close)
         self.served = Served(Endpoints("", "127.0.0.1:0"), pages, cast(Client, self.reviews))
 
     async def _remedies_of(self, unit: str, viewer: str) -> Any:

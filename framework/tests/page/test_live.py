@@ -44,7 +44,7 @@ async def test_the_scheduler_is_looked_at_in_its_own_thread_as_soon_as_somebody_
         )
 
         async def open_page() -> None:
-            await page.handlers[PATH](make_mocked_request("GET", PATH))
+            await page.handlers()[PATH](make_mocked_request("GET", PATH))
 
         async def end() -> None:
             page.end()

@@ -9,7 +9,8 @@ from contextlib import suppress
 import pytest
 from aiohttp import web
 
-from gangline.process.listening import MOST_AHEAD, Listener, ListeningLimits
+from gangline.process.handling import MOST_AHEAD
+from gangline.process.listening import Listener, ListeningLimits
 
 from ..eventually import until
 

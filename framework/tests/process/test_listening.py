@@ -161,3 +161,44 @@ async def test_a_page_that_fails_is_logged_and_harms_its_request_alone(caplog: p
         assert (await answered(*other)).startswith(b"HTTP/1.1 200")
         other[1].close()
     assert [record.exc_info is not None for record in caplog.records] == [True]
+
+
+async def test_the_application_is_made_once_for_the_first_connections() -> None:
+    made: list[web.Application] = []
+
+    async def page(request: web.Request) -> web.Response:
+        return web.Response(body=b"xx")
+
+    def app() -> web.Application:
+        made.append(web.Application())
+        made[-1].add_routes([web.get("/", page)])
+        return made[-1]
+
+    listener = Listener(app, "127.0.0.1:0", "--listen")
+    await listener.start()
+    assert not made
+    both = await asyncio.gather(opened(listener), opened(listener))
+    for reader, writer in both:
+        assert (await answered(reader, writer)).endswith(b"xx")
+        writer.close()
+    await listener.stop()
+
+    assert len(made) == 1
+
+
+async def test_an_application_that_cannot_be_made_closes_connections_and_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def app() -> web.Application:
+        raise RuntimeError("a bug")
+
+    listener = Listener(app, "127.0.0.1:0", "--listen")
+    await listener.start()
+    for _ in range(3):
+        reader, writer = await opened(listener)
+        assert await is_closed(reader)
+        writer.close()
+    await listener.stop()
+
+    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert told == "--listen 127.0.0.1:0: nothing can be served: RuntimeError: a bug"

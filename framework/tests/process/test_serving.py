@@ -25,8 +25,8 @@ from gangline.kube.interface import Client
 from gangline.kube.resources import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
 from gangline.model import ConfigMap, ObjectMeta, SubjectAccessReview, TokenReview, UserInfo
 from gangline.process.certificate_files import Certificates
+from gangline.process.client_ca import AT_A_TIME
 from gangline.process.endpoints import Endpoints, Pages, Served, add_process
-from gangline.process.guarding import AT_A_TIME
 from gangline.process.server_tls import ServerTLS, pair_of_files
 from gangline.process.serving import pages
 from gangline.process.version import commit
@@ -101,7 +101,7 @@ class Process:
                 {name: partial(self.problems.get, name) for name in ("ping", "loop")},
                 {name: partial(self.problems.get, name) for name in ("informers", "plugins")},
                 Exposition(self.registry),
-                pages(lambda: self.configuration),
+                lambda: pages(lambda: self.configuration),
             ),
             cast(Client, self.reviews),
         )
