@@ -18,7 +18,7 @@ from gangline.profile.declaring import asked_by, check_attributes, check_own, ch
 from gangline.profile.hooking import FOR_ALL, PluginHooks, parameters_of
 from gangline.profile.implementations import CompiledProfile, Identity, Implementation
 from gangline.profile.registry import Catalog, points_of
-from gangline.state.changes import OWN
+from gangline.state.changes import OWN, PODS, SPECS
 from gangline.telemetry.metrics import Metrics, point_label
 
 
@@ -196,6 +196,8 @@ def _asks_for_pod(hooks: PluginHooks, name: str, point: str) -> bool:
 
 def _reads(plugin: Any) -> int | None:
     reads: int | None = getattr(plugin, "reads", None)
+    if reads is not None and reads & SPECS:
+        reads = reads & ~SPECS | PODS  # which changes of pods are meant follows from the logs: see `Kept`
     return reads if reads is None or not getattr(plugin, "reads_own", ()) else reads | OWN
 
 

@@ -10,7 +10,7 @@ from gangline.api.hints import EventHint
 from gangline.errors import PluginError
 from gangline.failures import Failures
 from gangline.profile.calling import check_of
-from gangline.state.changes import Changes
+from gangline.state.changes import PODS, Changes
 from gangline.state.pods import PodInfo
 
 
@@ -78,7 +78,14 @@ class CompiledProfile:
     identities: list[Identity] = field(default_factory=list)
     """The `identity` hooks of the plugins, neither timed nor checked, as they are called for many pods."""
 
-    def own_changes(self) -> dict[str, tuple[Changes, ...]]:
-        """By plugin: the logs of the plugins' own columns that it reads, if there are some."""
+    def more_changes(self, relabelled: Changes) -> dict[str, tuple[Changes, ...]]:
+        """By plugin: the logs that it reads beside the changes of nodes and of the specs on them, if there are some.
+
+        These are the logs of the plugins' own columns, and `relabelled` for a plugin that reads more of pods than their
+        specs.
+        """
         found = {name: tuple(getattr(plugin, "reads_own", ())) for name, plugin in self.plugins.items()}
+        for name, plugin in self.plugins.items():
+            if (getattr(plugin, "reads", None) or 0) & PODS:
+                found[name] = (*found[name], relabelled)
         return {name: logs for name, logs in found.items() if logs}

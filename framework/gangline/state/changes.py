@@ -15,6 +15,10 @@ PODS = 2
 """A change of the pods on the node."""
 OWN = 4
 """A change in a plugin's own column."""
+SPECS = 8
+"""Only for `reads` of a plugin, in place of PODS: of the pods on the node the plugin reads namespaces and specs, as in
+the columns of requests. No labels, annotations or owners: these may change while the pod stays where it is.
+"""
 _KINDS = NODE | PODS | OWN
 
 
