@@ -84,8 +84,9 @@ class CompiledProfile:
         These are the logs of the plugins' own columns, and `relabelled` for a plugin that reads more of pods than their
         specs.
         """
-        found = {name: tuple(getattr(plugin, "reads_own", ())) for name, plugin in self.plugins.items()}
+        found: dict[str, tuple[Changes, ...]] = {}
         for name, plugin in self.plugins.items():
-            if (getattr(plugin, "reads", None) or 0) & PODS:
-                found[name] = (*found[name], relabelled)
-        return {name: logs for name, logs in found.items() if logs}
+            own: tuple[Changes, ...] = tuple(getattr(plugin, "reads_own", ()))
+            if logs := (*own, relabelled) if (getattr(plugin, "reads", None) or 0) & PODS else own:
+                found[name] = logs
+        return found

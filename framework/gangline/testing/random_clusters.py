@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from hypothesis import strategies as st
 
 from gangline import model
 from gangline.state.cache import Cache
-from gangline.state.slots import Slot
 from gangline.testing import make_node, make_pod
 
 NODES = [f"n{i}" for i in range(5)]
@@ -75,19 +73,7 @@ def steps() -> st.SearchStrategy[Step]:
         pods().map(lambda pod: lambda cache: cache.upsert_pod(cache.record(pod))),
         st.sampled_from(NODES).map(lambda name: lambda cache: cache.remove_node(name)),
         st.sampled_from(PODS).map(lambda name: lambda cache: _ignore(cache.remove_pod(f"pod-default-{name}"))),
-        st.builds(_relabelling, st.sampled_from(PODS), st.sampled_from("xy"), st.sampled_from("01")),
     )
-
-
-def _relabelling(name: str, app: str, devices: str) -> Step:
-    """Labels and annotations of a pod on a node change, and nothing else."""
-
-    def step(cache: Cache) -> None:
-        if (pod := cache.pods.get(f"pod-default-{name}")) is not None:
-            labels, slot = cache.interner.labels({"app": app}), Slot(node_name=pod.node_name)
-            cache.upsert_pod(msgspec.structs.replace(pod, labels=labels, annotations={"devices": devices}, slot=slot))
-
-    return step
 
 
 def _ignore(_: object) -> None:

@@ -323,8 +323,9 @@ def test_a_pod_with_other_labels_that_a_tracker_refuses_is_on_no_row() -> None:
     cache.track(choosy)
     cache.assume(cache.record(make_pod("p", cpu=1)), 0)
 
+    newer = cache.record(make_pod("p", cpu=1, node="a", labels={"zone": "z"}))
     with pytest.raises(PluginError, match="labels"):
-        cache.upsert_pod(newer := cache.record(make_pod("p", cpu=1, node="a", labels={"zone": "z"})))
+        cache.upsert_pod(newer)
 
     assert before.rows == choosy.rows == {} and newer.row == -1 and not cache.nodes.pods_on[0]
     assert cache.nodes.view().requested("cpu").tolist() == [0]
