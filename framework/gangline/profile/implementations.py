@@ -65,6 +65,15 @@ class Identity:
     """The hook `identity_all`, if the plugin has it."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SkipKey:
+    """The hook `skip_key` of one plugin."""
+
+    name: str
+    ask: Callable[[PodInfo], Hashable]
+    failures: Failures
+
+
 @dataclass(eq=False)
 class CompiledProfile:
     """A profile with built plugins and one plain list of plugins per extension point."""
@@ -77,6 +86,8 @@ class CompiledProfile:
     failures: Failures = field(default_factory=Failures)
     identities: list[Identity] = field(default_factory=list)
     """The `identity` hooks of the plugins, neither timed nor checked, as they are called for many pods."""
+    skip_keys: Mapping[str, SkipKey] = field(default_factory=dict)
+    """By plugin: the hook `skip_key`, neither timed nor checked."""
 
     def more_changes(self, relabelled: Changes) -> dict[str, tuple[Changes, ...]]:
         """By plugin: the logs that it reads beside the changes of nodes and of the specs on them, if there are some.

@@ -96,7 +96,7 @@ class Kept:
         """The entry of the pod, up to date. Raises PluginError and DeadlineExceeded."""
         key = self.identity(pod)
         entry = self.entries.get(key)
-        if entry is None or not self._refresh(entry, pod):
+        if entry is None or not self.refresh(entry, pod):
             entry = self.entries.put(key, self._build(key, pod, deadline))
         return entry
 
@@ -174,7 +174,7 @@ class Kept:
                     steady &= passes
         return steady, feasible
 
-    def _refresh(self, entry: Entry, pod: PodInfo) -> bool:
+    def refresh(self, entry: Entry, pod: PodInfo) -> bool:
         """Update an entry; False if building a new one is cheaper."""
         nodes, position = self._nodes, entry.log.position
         if entry.position == position:
@@ -202,6 +202,7 @@ class Kept:
     def _evaluate_rows(self, entry: Entry, pod: PodInfo, index: Rows, kinds: int) -> None:
         view = self._nodes.view(index)
         cycle = Cycle(entry.shared)
+        entry.count = -1
         if kinds == PODS:
             feasible = entry.steady[index]
             for impl in entry.changing:
@@ -245,7 +246,8 @@ class Kept:
             verdict = codes_of(impl, impl.call(cycle, pod, view), 1)
             entry.keep(impl.name, view.index, verdict)
             feasible = feasible and not verdict[0]
-        entry.feasible[row] = feasible
+        if entry.feasible.item(row) != feasible:
+            entry.feasible[row], entry.count = feasible, -1
         scores = entry.scores
         if scores is None:
             return

@@ -140,6 +140,10 @@ class Changes:
         self._last[rows] = np.arange(self._read + 1, self._read + 1 + len(rows))  # the last change of a row counts
         self._read += len(rows)
 
+    def last(self, kind: int) -> int:
+        """The position after the last change of this kind; 0 if there was none."""
+        return self._after.get(kind, 0)
+
     def kinds_since(self, position: int) -> int:
         """The kinds of all changes since position, ORed."""
         kinds = 0
