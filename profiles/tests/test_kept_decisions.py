@@ -128,6 +128,10 @@ STEPS = st.one_of(
 def test_like_pods_get_the_nodes_and_scores_that_they_get_where_nothing_is_kept(
     profile: str, nodes: list[model.Node], steps: list[tuple[Any, ...]]
 ) -> None:
+    check(profile, nodes, steps)
+
+
+def check(profile: str, nodes: list[model.Node], steps: list[tuple[Any, ...]]) -> None:
     keeping, anew = World(profile, nodes, keeps=True), World(profile, nodes, keeps=False)
     for number, (kind, *what) in enumerate(steps):
         if kind == "change":
@@ -140,3 +144,25 @@ def test_like_pods_get_the_nodes_and_scores_that_they_get_where_nothing_is_kept(
             for one in range(what[1]):
                 pod = make_pod(f"w{number}-{one}", **LIKE[what[0]])
                 assert keeping.decide(pod) == anew.decide(pod)
+
+
+def _with_image(cache: Cache, handle: Any) -> None:
+    cache.upsert_node(make_node("n2", gpus=8, cpu=16, images={"app:1": 900 * 2**20}, labels=ZONED[2]))
+
+
+ZONED = [{"rack": "ab"[number % 2], "topology.kubernetes.io/zone": f"z{number}"} for number in range(4)]
+LABELLED, IMAGE = ("decide", "labelled", 5), ("decide", "image", 5)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [LABELLED, ("change", _serve), LABELLED, ("change", _serve_no_more), LABELLED],
+        [IMAGE, ("change", _with_image), IMAGE],
+        [LABELLED, ("decide", "company", 1), LABELLED],
+    ],
+    ids=["a service", "an image", "an affinity"],
+)
+def test_what_begins_to_matter_between_like_pods_is_seen(steps: list[tuple[Any, ...]]) -> None:
+    nodes = [make_node(f"n{number}", gpus=8, cpu=16, labels=labels) for number, labels in enumerate(ZONED)]
+    check("default", nodes, steps)
