@@ -195,7 +195,8 @@ class Nodes:
         nonzero[1][row] += memory
         self.pods_on[row][pod.uid] = pod
         put_on(pod.slot, row)
-        self._note(row, PODS)
+        self.changes.note_valid(row, PODS)
+        self.placed.note_valid(row, PODS)
 
     def place_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> None:
         """Put pods of one class on nodes, as `place`, but column by column; `rows` may name a row several times."""
@@ -219,7 +220,8 @@ class Nodes:
         nonzero[1][row] -= memory
         del self.pods_on[row][pod.uid]
         put_on(pod.slot, -1)
-        self._note(row, PODS)
+        self.changes.note_valid(row, PODS)
+        self.placed.note_valid(row, PODS)
 
     def relabel(self, pod: PodInfo, newer: PodInfo) -> None:
         """Replace the record of a pod by one of the same class; afterwards only the newer record says where it is."""
