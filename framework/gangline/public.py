@@ -54,7 +54,7 @@ from gangline.kube.interface import Client, PatchKind
 from gangline.overview import gpu_use
 from gangline.sizes import BoundedCache, quick_size_of, size_of
 from gangline.state import node_selection, requests, tolerations
-from gangline.state.changes import NODE, PODS, Changes
+from gangline.state.changes import NODE, PODS, SPECS, Changes
 from gangline.state.kept import KeptColumns
 from gangline.state.labels import LabelColumn
 from gangline.state.locality import reaches_beyond
@@ -97,6 +97,7 @@ __all__ = [
     "PODS",
     "SKIP",
     "SKIP_CLASS",
+    "SPECS",
     "STRATEGIES",
     "SUCCESS",
     "Action",

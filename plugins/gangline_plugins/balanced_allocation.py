@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from gangline import (
     NODE,
-    PODS,
     SKIP,
+    SPECS,
     Handle,
     Int64Column,
     KeptColumns,
@@ -53,7 +53,7 @@ class NodeResourcesBalancedAllocation:
     """
 
     name = "NodeResourcesBalancedAllocation"
-    reads = NODE | PODS
+    reads = NODE | SPECS
     args_type = Args
 
     def __init__(self, args: Args, handle: Handle) -> None:

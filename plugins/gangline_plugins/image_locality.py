@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 
-from gangline import SKIP, NodeView, PodClass, PodInfo, ScoreColumn, Status, hookimpl
+from gangline import NODE, SKIP, Handle, NodeView, PodClass, PodInfo, ScoreColumn, Status, hookimpl
 
 _MB = 1024 * 1024
 LOWER = 23 * _MB
@@ -21,6 +23,14 @@ class ImageLocality:
     """
 
     name = "ImageLocality"
+
+    def __init__(self, handle: Handle) -> None:
+        self._changes = handle.nodes.changes
+
+    @hookimpl
+    def skip_key(self, pod: PodInfo) -> Hashable:
+        """The last change of a node: until the next one the same images are on nodes."""
+        return self._changes.last(NODE)
 
     @hookimpl
     def pre_score(self, pod: PodInfo, nodes: NodeView) -> Status | None:

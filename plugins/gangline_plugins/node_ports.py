@@ -9,8 +9,8 @@ import numpy as np
 
 from gangline import (
     NODE,
-    PODS,
     SKIP,
+    SPECS,
     Action,
     CodeColumn,
     EventHint,
@@ -34,7 +34,7 @@ class NodePorts:
     """Keeps, for each port in use, the nodes and addresses that use it."""
 
     name = "NodePorts"
-    reads = NODE | PODS
+    reads = NODE | SPECS
     reasons = (Reason("node(s) didn't have free ports for the requested pod ports"),)
 
     def __init__(self, handle: Handle) -> None:

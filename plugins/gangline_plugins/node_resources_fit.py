@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gangline import (
     NODE,
-    PODS,
+    SPECS,
     Action,
     CodeColumn,
     Cycle,
@@ -109,7 +109,7 @@ class NodeResourcesFit:
     """Compares requests with free amounts, resource by resource, for all nodes at once."""
 
     name = "NodeResourcesFit"
-    reads = NODE | PODS
+    reads = NODE | SPECS
     args_type = Args
 
     def __init__(self, args: Args, handle: Handle) -> None:

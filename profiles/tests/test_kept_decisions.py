@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from gangline import model
 from gangline.deciding.scheduling import Decision, decide
 from gangline.groups import Groups
+from gangline.kube.resources import SERVICES
 from gangline.profile.assembly import judging_runtimes
 from gangline.queueing.units import Unit
+from gangline.state.cache import Cache
 from gangline.testing import FakeClock, make_node, make_pod
 from gangline.testing import random_clusters as some
 from gangline.wire.custom_resources import CLAIM
@@ -33,6 +35,8 @@ LIKE: dict[str, dict[str, Any]] = {
     "four gpus": {"gpus": 4},
     "claim": {"annotations": {CLAIM: "c0"}},
     "port": {"containers": [_PORT]},
+    "image": {"containers": [model.Container(name="main", image="app:1")]},
+    "labelled": {"labels": {"app": "x"}, "cpu": 1},
     "spread": {
         "labels": {"app": "x"},
         "topology_spread_constraints": [model.TopologySpreadConstraint(1, "rack", "DoNotSchedule", APP)],
@@ -81,6 +85,7 @@ class World:
         if not self.keeps:
             self.runtime.evaluator.kept.entries.clear()
             self.runtime.evaluator.kept.common.clear()
+            self.runtime.evaluator.repeats.forget()
         record = self.cache.record(pod)
         outcome = decide(Unit([record], added=0.0), self.runtime, self.cache, self.nominations)
         if isinstance(outcome, Decision):
@@ -95,14 +100,24 @@ def labelled(nodes: list[model.Node]) -> list[model.Node]:
     return nodes
 
 
+def _serve(cache: Cache, handle: Any) -> None:
+    """A service selects pods: default constraints spread them from now on."""
+    cache.store(SERVICES).upsert(model.Service(model.ObjectMeta("s", "default"), model.ServiceSpec({"app": "x"})))
+
+
+def _serve_no_more(cache: Cache, handle: Any) -> None:
+    cache.store(SERVICES).remove("default", "s")
+
+
 NODES = st.one_of(
     st.lists(some.nodes, max_size=4).map(lambda nodes: [make_node("n4", gpus=8, pods=110), *nodes]),
     st.integers(2, 5).map(lambda count: [make_node(name, gpus=8, cpu=16) for name in some.NODES[:count]]),
 ).map(labelled)
 STEPS = st.one_of(
     st.tuples(st.just("decide"), st.sampled_from(list(LIKE)), st.integers(1, 5)),
-    st.tuples(st.just("decide"), st.sampled_from(["small", "one gpu"]), st.integers(3, 9)),
+    st.tuples(st.just("decide"), st.sampled_from(["small", "one gpu", "image", "labelled"]), st.integers(3, 9)),
     st.tuples(st.just("change"), histories.steps()),
+    st.tuples(st.just("change"), st.sampled_from([_serve, _serve_no_more])),
     st.tuples(st.just("nominate"), st.sampled_from(some.NODES), st.integers(0, 9)),
 )
 
@@ -113,6 +128,10 @@ STEPS = st.one_of(
 def test_like_pods_get_the_nodes_and_scores_that_they_get_where_nothing_is_kept(
     profile: str, nodes: list[model.Node], steps: list[tuple[Any, ...]]
 ) -> None:
+    check(profile, nodes, steps)
+
+
+def check(profile: str, nodes: list[model.Node], steps: list[tuple[Any, ...]]) -> None:
     keeping, anew = World(profile, nodes, keeps=True), World(profile, nodes, keeps=False)
     for number, (kind, *what) in enumerate(steps):
         if kind == "change":
@@ -125,3 +144,25 @@ def test_like_pods_get_the_nodes_and_scores_that_they_get_where_nothing_is_kept(
             for one in range(what[1]):
                 pod = make_pod(f"w{number}-{one}", **LIKE[what[0]])
                 assert keeping.decide(pod) == anew.decide(pod)
+
+
+def _with_image(cache: Cache, handle: Any) -> None:
+    cache.upsert_node(make_node("n2", gpus=8, cpu=16, images={"app:1": 900 * 2**20}, labels=ZONED[2]))
+
+
+ZONED = [{"rack": "ab"[number % 2], "topology.kubernetes.io/zone": f"z{number}"} for number in range(4)]
+LABELLED, IMAGE = ("decide", "labelled", 5), ("decide", "image", 5)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [LABELLED, ("change", _serve), LABELLED, ("change", _serve_no_more), LABELLED],
+        [IMAGE, ("change", _with_image), IMAGE],
+        [LABELLED, ("decide", "company", 1), LABELLED],
+    ],
+    ids=["a service", "an image", "an affinity"],
+)
+def test_what_begins_to_matter_between_like_pods_is_seen(steps: list[tuple[Any, ...]]) -> None:
+    nodes = [make_node(f"n{number}", gpus=8, cpu=16, labels=labels) for number, labels in enumerate(ZONED)]
+    check("default", nodes, steps)

@@ -90,6 +90,15 @@ class Hooks:
         """
 
     @hookspec
+    def skip_key(self, pod: PodInfo) -> Hashable:
+        """What SKIP follows from, for a plugin that is called for each attempt. Optional; it saves calls.
+
+        If this plugin answers SKIP to `pre_filter` and `pre_score` of a pod, it would answer SKIP for each pod with the
+        same class, labels, annotations, owners and claims, as long as this hook answers an equal value for that pod.
+        None promises nothing. Called in each attempt, so it has to be quick: a version of what is read, for example.
+        """
+
+    @hookspec
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:  # type: ignore[empty-body]  # contract only
         """Unsigned integers: 0 where a node is feasible, k > 0 for `self.reasons[k - 1]`.
 

@@ -48,6 +48,7 @@ NOT_LISTED = (
     "pre_cycle_all",
     "identity",
     "identity_all",
+    "skip_key",
     "capacity",
     "post_reject",
     "normalize_score",

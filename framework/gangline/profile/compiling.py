@@ -16,9 +16,9 @@ from gangline.failures import Failures, being_built, described, text_of
 from gangline.profile.calling import ASYNC_POINTS, timed, timed_async
 from gangline.profile.declaring import asked_by, check_attributes, check_own, check_reasons, events_of
 from gangline.profile.hooking import FOR_ALL, PluginHooks, parameters_of
-from gangline.profile.implementations import CompiledProfile, Identity, Implementation
+from gangline.profile.implementations import CompiledProfile, Identity, Implementation, SkipKey
 from gangline.profile.registry import Catalog, points_of
-from gangline.state.changes import OWN
+from gangline.state.changes import OWN, PODS, SPECS
 from gangline.telemetry.metrics import Metrics, point_label
 
 
@@ -57,6 +57,11 @@ def compile_profile(
         for point, listed in points.items()
     }
     profile.identities = [_identity(hooks, profile, each, metrics) for each in _with(profile, hooks, "identity")]
+    profile.skip_keys = {
+        each: SkipKey(each, _function(hooks, each, "skip_key"), profile.failures)
+        for each in _with(profile, hooks, "skip_key")
+        if not any(map(hooks.is_wrapped, ("pre_filter", "pre_score", "skip_key")))
+    }
     for point in UNLISTED:
         profile.points[point] = tuple(
             _implementation(hooks, profile.plugins, each, point, 1, metrics) for each in _with(profile, hooks, point)
@@ -196,6 +201,8 @@ def _asks_for_pod(hooks: PluginHooks, name: str, point: str) -> bool:
 
 def _reads(plugin: Any) -> int | None:
     reads: int | None = getattr(plugin, "reads", None)
+    if reads is not None and reads & SPECS:
+        reads = reads & ~SPECS | PODS  # which changes of pods are meant follows from the logs: see `Kept`
     return reads if reads is None or not getattr(plugin, "reads_own", ()) else reads | OWN
 
 

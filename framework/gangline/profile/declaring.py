@@ -20,7 +20,7 @@ from gangline.failures import described, shown, text_of
 from gangline.kube import resources
 from gangline.kube.resources import Resource
 from gangline.profile.calling import ASYNC_POINTS
-from gangline.state.changes import NODE, PODS, Changes
+from gangline.state.changes import NODE, PODS, SPECS, Changes
 from gangline.status import Reason
 
 HOOKS = tuple(name for name in vars(Hooks) if not name.startswith("_"))
@@ -29,6 +29,7 @@ GIVEN = ("args", "handle")
 """The names of the parameters that the framework can pass to a constructor."""
 ATTRIBUTES = ("reads", "reads_own", "ignores_requests", "reasons", "errors_from", "args_type", "watches")
 """The attributes of a plugin, besides `name`, that the framework reads."""
+_READS = (0, NODE, PODS, NODE | PODS, SPECS, NODE | SPECS)
 KINDS = frozenset(each.key for each in vars(resources).values() if isinstance(each, Resource)) | {"*"}
 """The kinds of objects of which every plugin may register events."""
 _LONG_HOOKS = tuple(hook for hook in HOOKS if "_" in hook)
@@ -57,8 +58,8 @@ def _check_type(name: str, cls: Any) -> None:
     asked_by(name, cls)
     _check_names(name, cls)
     reads = getattr(cls, "reads", None)
-    if reads is not None and (type(reads) is not int or not 0 <= reads <= NODE | PODS):
-        raise PluginError(name, "", f"reads is NODE, PODS or NODE | PODS, not {shown(reads)}")
+    if reads is not None and (type(reads) is not int or reads not in _READS):
+        raise PluginError(name, "", f"reads is NODE, PODS, SPECS or NODE with one of the others, not {shown(reads)}")
     ignores = getattr(cls, "ignores_requests", False)
     if type(ignores) is not bool:
         raise PluginError(name, "", f"ignores_requests is True or False, not {shown(ignores)}")

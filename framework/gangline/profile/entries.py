@@ -72,6 +72,8 @@ class Entry(msgspec.Struct, eq=False):
     """Plugins that are called for each attempt, but have answered that no pod of this class concerns them."""
     codes: dict[str, CodeColumn] = {}
     feasible: BoolColumn = _NO_MASK
+    count: int = -1
+    """The number of feasible nodes; -1 if they have not been counted since several rows have changed."""
     shown: BoolColumn | None = None
     """`feasible` for plugins, read-only; None until a plugin is shown it."""
     scores: Scores | None = None
@@ -81,6 +83,12 @@ class Entry(msgspec.Struct, eq=False):
     """Whether somebody has asked for the scores."""
     is_asked_again: bool = False
     """Whether somebody has asked for the scores twice."""
+
+    def counted(self) -> int:
+        """The number of feasible nodes."""
+        if self.count < 0:
+            self.count = int(np.count_nonzero(self.feasible))
+        return self.count
 
     def keep(self, name: str, index: slice | Rows, verdicts: CodeColumn) -> None:
         """Store a filter's verdicts at these rows; the column gets more bits if the new verdicts need them."""

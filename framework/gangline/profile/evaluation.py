@@ -26,6 +26,7 @@ from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.keeping import Kept
 from gangline.profile.members import Preparing, identities_of
 from gangline.profile.narrowing import mask_of, nothing_left
+from gangline.profile.repeating import Repeatable
 from gangline.profile.scoring import Scoring
 from gangline.state.node_view import Int64Column, Rows
 from gangline.state.nodes import Nodes
@@ -113,6 +114,22 @@ class Evaluator(Scoring):
         if self._failing and (error := self._error(result)):
             result.status, result.feasible = error, np.zeros(self._nodes.size, dtype=np.bool_)
         return result
+
+    def again(self, pod: PodInfo) -> tuple[Cycle, Repeatable] | None:
+        """As `filter`, for a pod that is decided as the one before: see `repeating`. None if a full attempt is needed.
+
+        Raises PluginError and DeadlineExceeded.
+        """
+        last = self.repeats.of(pod)
+        if last is None:
+            return None
+        self.deadline.check()
+        for impl in self._pre_cycle:
+            impl.call(pod)
+        entry = last.entry
+        if self.kept.identity(pod) != entry.key or not self.kept.refresh(entry, pod):
+            return None
+        return Cycle(entry.shared, entry.skipped, self.deadline), last
 
     def _error(self, result: Filtered) -> Status | None:
         """The first error that a filter meets on a node which all filters before let through."""

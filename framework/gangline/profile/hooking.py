@@ -83,6 +83,10 @@ class PluginHooks:
         found = self._hooks[name].get(hook)
         return found is not None and found.is_wrapper
 
+    def is_wrapped(self, hook: str) -> bool:
+        """Whether a plugin wraps the hook."""
+        return hook in self._wrapped
+
     def own(self, name: str, hook: str) -> tuple[Callable[..., Any], Names] | None:
         """The plugin's own method and its parameters; None if a plugin wraps the hook: then pluggy makes the calls.
 

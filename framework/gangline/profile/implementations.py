@@ -10,7 +10,7 @@ from gangline.api.hints import EventHint
 from gangline.errors import PluginError
 from gangline.failures import Failures
 from gangline.profile.calling import check_of
-from gangline.state.changes import Changes
+from gangline.state.changes import PODS, Changes
 from gangline.state.pods import PodInfo
 
 
@@ -65,6 +65,15 @@ class Identity:
     """The hook `identity_all`, if the plugin has it."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SkipKey:
+    """The hook `skip_key` of one plugin."""
+
+    name: str
+    ask: Callable[[PodInfo], Hashable]
+    failures: Failures
+
+
 @dataclass(eq=False)
 class CompiledProfile:
     """A profile with built plugins and one plain list of plugins per extension point."""
@@ -77,8 +86,18 @@ class CompiledProfile:
     failures: Failures = field(default_factory=Failures)
     identities: list[Identity] = field(default_factory=list)
     """The `identity` hooks of the plugins, neither timed nor checked, as they are called for many pods."""
+    skip_keys: Mapping[str, SkipKey] = field(default_factory=dict)
+    """By plugin: the hook `skip_key`, neither timed nor checked."""
 
-    def own_changes(self) -> dict[str, tuple[Changes, ...]]:
-        """By plugin: the logs of the plugins' own columns that it reads, if there are some."""
-        found = {name: tuple(getattr(plugin, "reads_own", ())) for name, plugin in self.plugins.items()}
-        return {name: logs for name, logs in found.items() if logs}
+    def more_changes(self, relabelled: Changes) -> dict[str, tuple[Changes, ...]]:
+        """By plugin: the logs that it reads beside the changes of nodes and of the specs on them, if there are some.
+
+        These are the logs of the plugins' own columns, and `relabelled` for a plugin that reads more of pods than their
+        specs.
+        """
+        found: dict[str, tuple[Changes, ...]] = {}
+        for name, plugin in self.plugins.items():
+            own: tuple[Changes, ...] = tuple(getattr(plugin, "reads_own", ()))
+            if logs := (*own, relabelled) if (getattr(plugin, "reads", None) or 0) & PODS else own:
+                found[name] = logs
+        return found

@@ -64,15 +64,15 @@ class Kept:
         """The entry that was scored last; None once its scores have been asked for again."""
         self._nodes = nodes
         self._workload = workload
-        self._own_changes = profile.own_changes()
-        self._all_logs = (nodes.changes, *(log for own in self._own_changes.values() for log in own))
+        self._more_changes = profile.more_changes(nodes.relabelled)
+        self._all_logs = (nodes.placed, *(log for logs in self._more_changes.values() for log in logs))
         self._logs: dict[tuple[str, ...], ChangeLog] = {}
         """The log of the nodes read as one with the logs of some plugins, by the names of these plugins."""
         self._identities = [each for each in profile.identities if each.is_kept]
         self._looks_at_owners = any(each.of_workload for each in self._identities)
         points = profile.points
         kept = {impl.name for point in ("pre_filter", "filter", "score") for impl in points.get(point, ())}
-        self._judging = [name for name in self._own_changes if name in kept]
+        self._judging = [name for name in self._more_changes if name in kept]
         self.common = Common(profile, nodes)
         """The answers that do not depend on requests."""
         self._common_identities = [n for n, i in enumerate(self._identities, start=1) if i.name in self.common.names]
@@ -96,7 +96,7 @@ class Kept:
         """The entry of the pod, up to date. Raises PluginError and DeadlineExceeded."""
         key = self.identity(pod)
         entry = self.entries.get(key)
-        if entry is None or not self._refresh(entry, pod):
+        if entry is None or not self.refresh(entry, pod):
             entry = self.entries.put(key, self._build(key, pod, deadline))
         return entry
 
@@ -107,11 +107,11 @@ class Kept:
             self.common.skips(entry.common_key, impl.name)
 
     def _log(self, plugins: tuple[str, ...]) -> ChangeLog:
-        """The log of the nodes, read as one with the logs that these plugins name in `reads_own`."""
+        """The log of the nodes, read as one with the other logs that these plugins read."""
         found = self._logs.get(plugins)
         if found is None:
-            own = (log for name in plugins for log in self._own_changes[name])
-            found = self._logs[plugins] = together((self._nodes.changes, *own))
+            more = (log for name in plugins for log in self._more_changes[name])
+            found = self._logs[plugins] = together((self._nodes.placed, *more))
         return found
 
     def _positions(self) -> dict[Changes, int]:
@@ -174,7 +174,7 @@ class Kept:
                     steady &= passes
         return steady, feasible
 
-    def _refresh(self, entry: Entry, pod: PodInfo) -> bool:
+    def refresh(self, entry: Entry, pod: PodInfo) -> bool:
         """Update an entry; False if building a new one is cheaper."""
         nodes, position = self._nodes, entry.log.position
         if entry.position == position:
@@ -190,7 +190,7 @@ class Kept:
         if changed is None:
             return False
         rows, kinds = changed
-        if entry.log is not nodes.changes:  # plugins may note rows that no node has
+        if entry.log is not nodes.placed:  # plugins may note rows that no node has
             rows = rows[rows < nodes.size]
         if len(rows) == 1 and kinds == PODS:
             self._evaluate_row(entry, pod, int(rows[0]))
@@ -202,6 +202,7 @@ class Kept:
     def _evaluate_rows(self, entry: Entry, pod: PodInfo, index: Rows, kinds: int) -> None:
         view = self._nodes.view(index)
         cycle = Cycle(entry.shared)
+        entry.count = -1
         if kinds == PODS:
             feasible = entry.steady[index]
             for impl in entry.changing:
@@ -245,7 +246,8 @@ class Kept:
             verdict = codes_of(impl, impl.call(cycle, pod, view), 1)
             entry.keep(impl.name, view.index, verdict)
             feasible = feasible and not verdict[0]
-        entry.feasible[row] = feasible
+        if entry.feasible.item(row) != feasible:
+            entry.feasible[row], entry.count = feasible, -1
         scores = entry.scores
         if scores is None:
             return
@@ -284,7 +286,7 @@ class Kept:
         if self._newest is not None:
             self._newest.scores = None
             self._newest = None
-        before = self._positions() if self._own_changes else {}
+        before = self._positions() if self._more_changes else {}
         found = self._scored(entry, pod, deadline)
         self._follow(entry, found, before)
         entry.scores = found  # at the end: a plugin that raises leaves the entry without scores
@@ -339,7 +341,7 @@ class Kept:
         A plugin that scores pods without filtering them has a log that the entry does not read yet; `before` has the
         position of each log at which the scores were computed.
         """
-        more = [impl.name for impl in scores.scorers if impl.name in self._own_changes]
+        more = [impl.name for impl in scores.scorers if impl.name in self._more_changes]
         more = [name for name in more if name not in entry.reading]
         if more:
             known = positions_of(entry.log, entry.position)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 
@@ -35,6 +36,7 @@ from gangline.profile.handle import FrameworkHandle
 from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.measuring import measured
 from gangline.profile.reserving import Reserving
+from gangline.profile.scoring import Chosen
 from gangline.queueing.waiting import PodAtPermit
 from gangline.state.pods import PodInfo
 from gangline.state.topology import Topology
@@ -73,6 +75,26 @@ class Runtime(BindingPoints):
         if self._trackers.broken:
             self._check_trackers()
         return self.evaluator.filter(pod)
+
+    def decide_again(self, pod: PodInfo) -> tuple[Cycle, Chosen] | None:
+        """As `filter` and `choose`, for a pod that is decided as the one before. None if a full attempt is needed.
+
+        Raises PluginError.
+        """
+        if self._trackers.broken:
+            return None
+        start = time.perf_counter()
+        found = self.evaluator.again(pod)
+        if found is None:
+            return None
+        filtered = time.perf_counter()
+        cycle, last = found
+        chosen = self.evaluator.choose_again(last)
+        if chosen is None:
+            return None
+        self.seconds["filter"].observe(filtered - start)
+        self.seconds["score"].observe(time.perf_counter() - filtered)
+        return cycle, chosen
 
     def _check_trackers(self) -> None:
         """Raise PluginError if a tracker of a plugin is out of step and could not be repaired."""

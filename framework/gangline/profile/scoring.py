@@ -8,6 +8,7 @@ faster than to pick out the feasible ones; normalized scores depend on which nod
 from __future__ import annotations
 
 import random
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from gangline.profile.entries import Extra, Filtered, Scores
 from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.keeping import Kept
 from gangline.profile.ranking import Wishes, outranking
+from gangline.profile.repeating import Repeatable, Repeats
 from gangline.state.node_view import Rows
 from gangline.state.nodes import Nodes
 from gangline.status import BoolColumn, ScoreColumn, read_only
@@ -27,6 +29,16 @@ _max = np.maximum.reduce
 
 _Answers = list[tuple[Implementation, ScoreColumn]]
 """Plugins with the scores of all rows that they gave in this attempt, not yet normalized."""
+
+
+class Chosen(NamedTuple):
+    """A choice that repeats the one before."""
+
+    row: int
+    feasible: int
+    """The number of feasible nodes."""
+    scores: tuple[tuple[tuple[str, int], ...], list[float]]
+    """See `Scoring.scores_at`."""
 
 
 class Scoring:
@@ -42,6 +54,7 @@ class Scoring:
         self._pre_scores = {impl.name: impl for impl in points.get("pre_score", ())}
         self._scorers = points.get("score", ())
         self._dynamic_scorers = [i for i in self._scorers if i.reads is None]
+        self.repeats = Repeats(profile)
         self._outranking = outranking({impl.name: impl.weight for impl in self._scorers})
 
     def choose(self, filtered: Filtered, bonus: ScoreColumn | None = None) -> int:
@@ -51,7 +64,7 @@ class Scoring:
         """
         feasible = filtered.feasible
         entry = filtered.entry
-        count = filtered.count = int(np.count_nonzero(feasible))
+        count = filtered.count = entry.counted() if feasible is entry.feasible else int(np.count_nonzero(feasible))
         if count < 2:
             return int(feasible.argmax())
         scores = self._scores(filtered)
@@ -59,6 +72,7 @@ class Scoring:
         if bonus is None and _are_plain(scores, answers):
             if not answers and feasible is entry.feasible and entry.is_asked_again:
                 filtered.extra = []
+                self.repeats.note(filtered, scores)
                 best = self.kept.leaders(entry, scores).rows
                 return best[self._one_in(len(best))]
             if 2 * count > len(feasible):
@@ -73,6 +87,15 @@ class Scoring:
             ranked += bonus[index]
         filtered.place = self._best_of(ranked)
         return int(index[filtered.place])
+
+    def choose_again(self, last: Repeatable) -> Chosen | None:
+        """As `choose`, for an entry that is up to date; None if there is no choice."""
+        entry, scores = last.entry, last.scores
+        if (count := entry.counted()) < 2:
+            return None
+        best = (scores.leaders or self.kept.leaders(entry, scores)).rows
+        row = int(best[self._one_in(len(best))])
+        return Chosen(row, count, (scores.told, [column.item(row) for column in scores.columns]))
 
     def _best_of_all(self, filtered: Filtered, scores: Scores, answers: _Answers) -> int:
         """The best feasible row by scores that need no normalization."""

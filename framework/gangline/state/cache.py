@@ -183,13 +183,13 @@ class Cache:
         """What plugins know of a node, or of the pods on it, has changed: the row is evaluated again."""
         if row >= self.nodes.size:
             raise ValueError(f"there is no row {row}")
-        self.nodes.changes.note(row, kind)
+        self.nodes.note(row, kind)
 
     def touch_all(self, rows: Sequence[int], kind: int = NODE) -> None:
         """As `touch` for each of these rows."""
         if len(rows) and max(rows) >= self.nodes.size:
             raise ValueError(f"there is no row {max(rows)}")
-        self.nodes.changes.note_rows(rows, kind)
+        self.nodes.note_all(rows, kind)
 
     def transaction(self) -> Transaction:
         """A block of hypothetical steps."""
@@ -221,6 +221,10 @@ class Cache:
         """
         self._check_absent(pod)
         self.nodes.place(pod, row)
+        self._tell_of(pod, row)
+
+    def _tell_of(self, pod: PodInfo, row: int) -> None:
+        """Tell the trackers of a pod that is on a row now. If one cannot take the pod, take it off: PluginError."""
         told = self._told(pod.cls)
         try:
             for add in told.adds:
@@ -262,7 +266,11 @@ class Cache:
 
     def unplace(self, pod: PodInfo) -> None:
         """Take a pod off its row. Every removal goes through this method; it cannot fail."""
-        row = pod.row
+        self._tell_off(pod, pod.row)
+        self.nodes.unplace(pod)
+
+    def _tell_off(self, pod: PodInfo, row: int) -> None:
+        """Tell the trackers that a pod leaves its row; this cannot fail."""
         told = self._told(pod.cls)
         try:
             for remove in told.removes:
@@ -270,7 +278,6 @@ class Cache:
         except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
             failed = remove  # pyright: ignore[reportPossiblyUnboundVariable]  # only trackers raise
             self.trackers.go_on(told.removes, failed, pod, row, error)
-        self.nodes.unplace(pod)
 
     # Watch events
 
@@ -320,7 +327,7 @@ class Cache:
             self.remove_pod(pod.uid)
             return
         self._pods[pod.uid] = pod
-        if known is not None and self._swap(known, pod):
+        if known is not None and (self._swap(known, pod) or self._relabel(known, pod)):
             return
         if known is not None:
             self._detach(known)
@@ -387,6 +394,20 @@ class Cache:
             nominate(known.slot, pod.nominated_node_name)
             msgspec.structs.force_setattr(pod, "slot", known.slot)
             self.nodes.pods_on[known.row][pod.uid] = pod
+        return same
+
+    def _relabel(self, known: PodInfo, pod: PodInfo) -> bool:
+        """Replace a record by a newer one if no column would change, but trackers may count the newer one otherwise.
+
+        For nearly every pod this happens once: the API server gives a pod the topology labels of its node when the pod
+        is bound. Raises PluginError as `place` does.
+        """
+        row = known.row
+        same = row >= 0 and known.cls is pod.cls and self.nodes.names[row] == pod.node_name
+        if same:
+            self._tell_off(known, row)
+            self.nodes.relabel(known, pod)
+            self._tell_of(pod, row)
         return same
 
     def _detach(self, pod: PodInfo) -> None:

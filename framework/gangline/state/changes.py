@@ -15,6 +15,10 @@ PODS = 2
 """A change of the pods on the node."""
 OWN = 4
 """A change in a plugin's own column."""
+SPECS = 8
+"""Only for `reads` of a plugin, in place of PODS: of the pods on the node the plugin reads namespaces and specs, as in
+the columns of requests. No labels, annotations or owners: these may change while the pod stays where it is.
+"""
 _KINDS = NODE | PODS | OWN
 
 
@@ -135,6 +139,10 @@ class Changes:
             self._last = np.concatenate([self._last, np.zeros(most + 1, dtype=np.int64)])
         self._last[rows] = np.arange(self._read + 1, self._read + 1 + len(rows))  # the last change of a row counts
         self._read += len(rows)
+
+    def last(self, kind: int) -> int:
+        """The position after the last change of this kind; 0 if there was none."""
+        return self._after.get(kind, 0)
 
     def kinds_since(self, position: int) -> int:
         """The kinds of all changes since position, ORed."""

@@ -71,6 +71,12 @@ class Nodes:
         self._row_of: dict[str, int] = {}
         self._free: list[int] = []
         self.changes = Changes()
+        self.relabelled = Changes()
+        """The rows on which a pod has changed, but no namespace and no spec: its labels, annotations or owners have, or
+        it is being deleted now.
+        """
+        self.placed = Changes()
+        """All other changes: those of nodes, and of the specs of the pods on them."""
         self.labels = Labels(capacity)
         self.annotations = Labels(capacity)
         self.images = Images(capacity)
@@ -157,7 +163,7 @@ class Nodes:
         self.labels.update(row, node.metadata.labels or {})
         self.annotations.update(row, node.metadata.annotations or {})
         self.images.update(row, node.status.images)
-        self.changes.note_valid(row, NODE)
+        self._note(row, NODE)
         return row
 
     def remove(self, name: str) -> int | None:
@@ -176,7 +182,7 @@ class Nodes:
         self.images.update(row, [])
         self.count -= 1
         self._free.append(row)
-        self.changes.note_valid(row, NODE)
+        self._note(row, NODE)
         return row
 
     def place(self, pod: PodInfo, row: int) -> None:
@@ -190,6 +196,7 @@ class Nodes:
         self.pods_on[row][pod.uid] = pod
         put_on(pod.slot, row)
         self.changes.note_valid(row, PODS)
+        self.placed.note_valid(row, PODS)
 
     def place_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> None:
         """Put pods of one class on nodes, as `place`, but column by column; `rows` may name a row several times."""
@@ -201,7 +208,7 @@ class Nodes:
         for pod, row in zip(pods, rows, strict=True):
             pods_on[row][pod.uid] = pod
             put_on(pod.slot, row)
-        self.changes.note_all_valid(index.tolist(), PODS)
+        self.note_all(index.tolist(), PODS)
 
     def unplace(self, pod: PodInfo) -> None:
         """Take a pod off its node."""
@@ -214,6 +221,31 @@ class Nodes:
         del self.pods_on[row][pod.uid]
         put_on(pod.slot, -1)
         self.changes.note_valid(row, PODS)
+        self.placed.note_valid(row, PODS)
+
+    def relabel(self, pod: PodInfo, newer: PodInfo) -> None:
+        """Replace the record of a pod by one of the same class; afterwards only the newer record says where it is."""
+        row, pods = pod.row, self.pods_on[pod.row]
+        del pods[pod.uid]
+        put_on(pod.slot, -1)
+        pods[newer.uid] = newer
+        put_on(newer.slot, row)
+        self.changes.note_valid(row, PODS)
+        self.relabelled.note_valid(row, PODS)
+
+    def _note(self, row: int, kind: int) -> None:
+        self.changes.note_valid(row, kind)
+        self.placed.note_valid(row, kind)
+
+    def note(self, row: int, kind: int) -> None:
+        """A row has changed. Raises TypeError or ValueError for an invalid row or kind, and notes nothing."""
+        self.changes.note(row, kind)
+        self.placed.note(row, kind)
+
+    def note_all(self, rows: Sequence[int], kind: int) -> None:
+        """As `note` for each of these rows; if one of them is invalid, none is noted."""
+        self.changes.note_rows(rows, kind)
+        self.placed.note_rows(rows, kind)
 
     def _offer(self, row: int, amounts: Mapping[str, int]) -> None:
         """The node in the row has these allocatable amounts now."""

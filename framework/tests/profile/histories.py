@@ -18,6 +18,7 @@ from gangline.kube.resources import (
     RESOURCE_SLICES,
 )
 from gangline.state.cache import Cache
+from gangline.state.slots import Slot
 from gangline.testing import FakeHandle, cluster
 from gangline.testing import random_clusters as some
 from gangline.wire.custom_resources import (
@@ -102,6 +103,21 @@ def slices() -> st.SearchStrategy[model.ResourceSlice]:
     return st.builds(offered, st.sampled_from(some.NODES), st.integers(0, 3))
 
 
+def relabelling() -> st.SearchStrategy[some.Step]:
+    """Labels and annotations of a pod on a node change, and nothing else."""
+
+    def change(name: str, app: str, annotations: dict[str, str]) -> some.Step:
+        def step(cache: Cache) -> None:
+            if (pod := cache.pods.get(f"pod-default-{name}")) is not None:
+                labels, slot = cache.interner.labels({"app": app}), Slot(node_name=pod.node_name)
+                cache.upsert_pod(msgspec.structs.replace(pod, labels=labels, annotations=annotations, slot=slot))
+
+        return step
+
+    annotations = st.dictionaries(st.just("devices"), st.sampled_from("01"), max_size=1)
+    return st.builds(change, st.sampled_from(some.PODS), st.sampled_from("xy"), annotations)
+
+
 Step = Callable[[Cache, FakeHandle], None]
 
 
@@ -111,6 +127,7 @@ def steps() -> st.SearchStrategy[Step]:
 
     return st.one_of(
         some.steps().map(lambda step: lambda cache, handle: step(cache)),
+        relabelling().map(lambda step: lambda cache, handle: step(cache)),
         differing.placed().map(lambda pod: lambda cache, handle: cache.upsert_pod(cache.record(pod))),
         claims().map(lambda claim: lambda cache, handle: cache.store(GPU_CLAIMS).upsert(claim)),
         reports().map(lambda report: lambda cache, handle: cache.store(GPU_NODE_STATUSES).upsert(report)),

@@ -12,6 +12,8 @@ from click.testing import CliRunner
 
 from gangline import (
     NODE,
+    PODS,
+    SPECS,
     Action,
     CodeColumn,
     NodeView,
@@ -71,9 +73,13 @@ async def waits(self: Any) -> None:
             "plugin Odd at post_enqeue: is no hook; did you mean post_enqueue? Otherwise begin it with _",
         ),
         ({"score": hookimpl(waits)}, "plugin Odd at score: must not be async: it is called within a decision"),
-        ({"reads": "NODE"}, "plugin Odd: reads is NODE, PODS or NODE | PODS, not 'NODE'"),
+        ({"reads": "NODE"}, "plugin Odd: reads is NODE, PODS, SPECS or NODE with one of the others, not 'NODE'"),
         ({"ignores_requests": "yes"}, "plugin Odd: ignores_requests is True or False, not 'yes'"),
-        ({"reads": 8}, "plugin Odd: reads is NODE, PODS or NODE | PODS, not 8"),
+        ({"reads": 4}, "plugin Odd: reads is NODE, PODS, SPECS or NODE with one of the others, not 4"),
+        (
+            {"reads": PODS | SPECS},
+            "plugin Odd: reads is NODE, PODS, SPECS or NODE with one of the others, not 10",
+        ),
         ({"args_type": dict}, "plugin Odd: args_type is a class derived from msgspec.Struct, not <class 'dict'>"),
         ({"reasons": None}, "plugin Odd at filter: needs `reasons`, a tuple of what its numbers mean"),
         ({"reasons": "full"}, "plugin Odd: reasons is a tuple of Reasons, not 'full'"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline import NODE, NodeView, PodInfo, ScoreColumn, default_normalize, hookimpl, model
+from gangline import NODE, PODS, SPECS, NodeView, PodInfo, ScoreColumn, default_normalize, hookimpl, model
 from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
 from gangline.testing import cluster, make_node, make_pod, make_runtime
@@ -24,6 +24,8 @@ from gangline_plugins.node_ports import NodePorts
 from gangline_plugins.node_resources_fit import NodeResourcesFit
 from gangline_plugins.node_unschedulable import NodeUnschedulable
 from gangline_plugins.taint_toleration import TaintToleration
+
+from . import histories
 
 
 class Racks:
@@ -51,6 +53,34 @@ class Crowd:
         return np.array([float(len(nodes.pods(i))) for i in range(len(nodes))])
 
 
+class Company:
+    """A score that is kept and follows the labels of the pods on a node."""
+
+    name = "Company"
+    reads = PODS
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    @hookimpl
+    def score(self, nodes: NodeView) -> ScoreColumn:
+        self.asked += 1
+        named = [sum(pod.labels.get("app") == "x" for pod in nodes.pods(i).values()) for i in range(len(nodes))]
+        return np.array(named, dtype=np.float64)
+
+
+class Number(Company):
+    """The same, but the score follows how many pods are on a node, which their labels do not change."""
+
+    name = "Number"
+    reads = SPECS
+
+    @hookimpl
+    def score(self, nodes: NodeView) -> ScoreColumn:
+        self.asked += 1
+        return np.array([float(len(nodes.pods(i))) for i in range(len(nodes))])
+
+
 PLUGINS: tuple[type[Any], ...] = (
     NodeUnschedulable,
     NodeName,
@@ -62,6 +92,8 @@ PLUGINS: tuple[type[Any], ...] = (
     ImageLocality,
     Racks,
     Crowd,
+    Company,
+    Number,
 )
 
 
@@ -104,6 +136,22 @@ def check(kept: Runtime, cache: Cache, pods: Sequence[PodInfo]) -> None:
         assert answers(kept, pod) == answers(fresh, pod), pod.key
 
 
+@pytest.mark.parametrize(("plugin", "asks_again"), [(Company, True), (Number, False)])
+def test_a_change_of_labels_alone_concerns_plugins_that_read_more_of_pods_than_specs(
+    plugin: type[Company], asks_again: bool
+) -> None:
+    cache = cluster([make_node("a"), make_node("b")])
+    cache.assume(cache.record(make_pod("p")), 0)
+    runtime, pod = make_runtime(cache, plugin), cache.record(make_pod("w"))
+    answers(runtime, pod)
+    before = runtime.profile.plugins[plugin.name].asked
+
+    cache.upsert_pod(cache.record(make_pod("p", node="a", labels={"app": "x"})))
+
+    assert answers(runtime, pod) == answers(make_runtime(cache, plugin), pod)
+    assert (runtime.profile.plugins[plugin.name].asked > before) is asks_again
+
+
 @given(st.data())
 def test_kept_verdicts_and_scores_equal_fresh_ones_after_any_history(data: st.DataObject) -> None:
     cache = cluster(data.draw(st.lists(some.nodes, max_size=4)))
@@ -113,7 +161,7 @@ def test_kept_verdicts_and_scores_equal_fresh_ones_after_any_history(data: st.Da
         looked_at = data.draw(st.lists(st.sampled_from(pods), max_size=4))
         for pod in looked_at:
             answers(kept, pod)
-        for step in data.draw(st.lists(some.steps(), max_size=5)):
+        for step in data.draw(st.lists(st.one_of(some.steps(), histories.relabelling()), max_size=5)):
             step(cache)
 
         check(kept, cache, pods)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from gangline import model
-from gangline.errors import InvalidObject
+from gangline.errors import InvalidObject, PluginError
 from gangline.kube.resources import SERVICES
 from gangline.state.cache import ASSUMED_LIFETIME, Cache
 from gangline.state.pods import PodInfo
@@ -292,6 +292,43 @@ def test_trackers_hear_of_annotations_that_somebody_else_has_bound_a_pod_with() 
     cache.upsert_pod(cache.record(make_pod("p", node="a", annotations={"devices": "1"})))
 
     assert tracker.rows == {"pod-default-p": (0, {}, {"devices": "1"}, [])}
+
+
+def test_labels_that_the_api_server_gives_a_pod_at_its_binding_change_no_column() -> None:
+    cache, tracker = cluster([make_node("a")]), Placements()
+    cache.track(tracker)
+    cache.assume(older := cache.record(make_pod("p", cpu=1)), 0)
+    placed = cache.nodes.placed.position
+
+    cache.upsert_pod(newer := cache.record(make_pod("p", cpu=1, node="a", labels={"zone": "z"})))
+
+    assert cache.nodes.placed.position == placed and cache.nodes.relabelled.position == 1
+    assert cache.nodes.pods_on[0] == {newer.uid: newer} and (older.row, newer.row) == (-1, 0)
+    assert cache.nodes.view().requested("cpu").tolist() == [1000] and newer.uid in tracker.rows
+    assert not cache.is_assumed(newer.uid)
+
+
+def test_a_pod_with_other_labels_that_a_tracker_refuses_is_on_no_row() -> None:
+    class Choosy(Placements):
+        def add(self, pod: PodInfo, row: int) -> None:
+            if pod.labels:
+                raise ValueError("labels")
+            super().add(pod, row)
+
+        def remove(self, pod: PodInfo, row: int) -> None:
+            self.rows.pop(pod.uid, None)
+
+    cache, before, choosy = cluster([make_node("a")]), Placements(), Choosy()
+    cache.track(before)
+    cache.track(choosy)
+    cache.assume(cache.record(make_pod("p", cpu=1)), 0)
+
+    newer = cache.record(make_pod("p", cpu=1, node="a", labels={"zone": "z"}))
+    with pytest.raises(PluginError, match="labels"):
+        cache.upsert_pod(newer)
+
+    assert before.rows == choosy.rows == {} and newer.row == -1 and not cache.nodes.pods_on[0]
+    assert cache.nodes.view().requested("cpu").tolist() == [0]
 
 
 def test_an_assumption_is_overdue_some_time_after_its_binding_and_ends_only_when_it_is_forgotten() -> None:

@@ -120,6 +120,11 @@ class InterPodAffinity:
         return list(map(self.identity, pods, annotations)) if is_asked else None
 
     @hookimpl
+    def skip_key(self, pod: PodInfo) -> Hashable:
+        """Nothing is read as long as neither the pod nor a placed pod has terms."""
+        return True if self._owners.is_empty and not has_terms(pod.cls) else None
+
+    @hookimpl
     def pre_score(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> Status | None:
         """Sum up the weights of matching terms; skip the score if no term matches a pod on a node with the term's
         label.

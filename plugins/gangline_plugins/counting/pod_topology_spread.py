@@ -141,6 +141,13 @@ class PodTopologySpread:
         is_asked = has_some or self._constraints.has_hard_defaults
         return list(map(self.identity, pods, annotations)) if is_asked else None
 
+    @hookimpl
+    def skip_key(self, pod: PodInfo) -> Hashable:
+        """The services and controllers from which default constraints follow; nothing for a pod with constraints."""
+        if pod.spec.topology_spread_constraints or self._constraints.has_hard_defaults:
+            return None
+        return self._constraints.version
+
     def _slot_verdicts(
         self, constraint: Constraint, domain: KeySlots, eligible: BoolColumn, pod: PodInfo
     ) -> NDArray[np.uint8]:

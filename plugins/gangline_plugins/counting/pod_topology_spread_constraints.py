@@ -117,6 +117,11 @@ class PodConstraints:
         self._selectors = DefaultSelectors(state)
         self._built: BoundedCache[tuple[str, Selector], SpreadConstraints] = BoundedCache(_REMEMBERED_BYTES)
 
+    @property
+    def version(self) -> int:
+        """Grows with each change of an object from which the selectors of default constraints are derived."""
+        return self._selectors.version
+
     def hard(self, pod: PodInfo) -> SpreadConstraints:
         """As `of`, without the defaults if none of them is hard."""
         if pod.spec.topology_spread_constraints or self.has_hard_defaults:
@@ -156,6 +161,14 @@ class DefaultSelectors:
         self._version = -1
         self._by_namespace: dict[str, SelectorIndex[Selector]] = {}
         self._of_services: BoundedCache[tuple[str, int], frozenset[_Requirement]] = BoundedCache(_REMEMBERED_BYTES)
+
+    @property
+    def version(self) -> int:
+        """Grows with each change of a service or a controller."""
+        version: int = self._services.version
+        for store in self._controllers.values():
+            version += store.version
+        return version
 
     def of(self, pod: PodInfo) -> Selector:
         """The selector; an empty one if no service or controller selects the pod."""
