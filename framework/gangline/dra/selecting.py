@@ -101,8 +101,10 @@ class Selectors:
 
     def verdicts(self, expressions: tuple[str, ...]) -> Codes:
         """By row: YES where all expressions hold; else the verdict of the first expression that is not YES."""
-        found = np.full(len(self._table), YES, dtype=np.int32)
-        for expression in expressions:
+        if not expressions:
+            return np.full(len(self._table), YES, dtype=np.int32)
+        found = np.array(self._column(expressions[0]))
+        for expression in expressions[1:]:
             np.copyto(found, self._column(expression), where=found == YES)
         return found
 

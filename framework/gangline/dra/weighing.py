@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gangline.dra.candidates import USABLE, Candidates
 from gangline.dra.locating import located
 from gangline.dra.losses import Losses
+from gangline.dra.matrices import Matrix, OwnDevices, picked
 from gangline.dra.rows import RowNumbers
 from gangline.dra.sharing import Values
 
@@ -24,16 +25,29 @@ Chosen = frozenset[tuple[int, str]]
 class Weighing:
     """Weighs nodes for the claims of one pod."""
 
-    def __init__(self, candidates: Candidates, losses: Losses) -> None:
+    def __init__(self, candidates: Candidates, losses: Losses, own_devices: OwnDevices) -> None:
         self._candidates = candidates
         self._table = candidates.table
         self._losses = losses
+        self._own_devices = own_devices
 
     def weigh(self, size: int, nodes: NDArray[np.int64] | None = None, chosen: Chosen = frozenset()) -> Values:
         """The losses on the nodes in these rows; on the first `size` rows without."""
         losses, needs = self._losses.values, self._needs(chosen)
         rows, place = located(self._table, size, nodes)
+        if isinstance(rows, slice) and (matrix := self._own_devices.rows(size)) is not None:
+            return self._weighed_in(matrix if nodes is None else matrix[:, nodes], needs, losses)
         return self._weighed(needs, losses[rows], rows, place, size if nodes is None else len(nodes))
+
+    def _weighed_in(self, matrix: Matrix, needs: Iterable[tuple[int, int | None]], losses: Values) -> Values:
+        """The losses on the nodes of a matrix of all their devices."""
+        found = np.zeros(matrix.shape[1])
+        for number, need in needs:
+            is_usable = (self._candidates.flags(number) & USABLE > 0) & np.isfinite(losses)
+            own = picked(np.where(is_usable, losses, np.inf), matrix, np.inf)
+            least = own.min(axis=0)[None] if need == 1 else np.sort(own, axis=0)[:need]
+            found += np.where(np.isfinite(least), least, 0.0).sum(axis=0)
+        return found
 
     def _needs(self, chosen: Chosen) -> Iterator[tuple[int, int | None]]:
         """By kind of alternatives: the number of one of them, and how many devices the kind needs; None for all."""
