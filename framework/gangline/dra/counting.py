@@ -193,7 +193,8 @@ class Counting:
         flags = [self._candidates.flags(number) for number in self._candidates.firsts]
         codes = packed([matters & scene.free, *flags])
         relatives = [relative(picked(values, rows, MISSING)) for values in scene.values]
-        numbers, first = equal_columns([scene.unsure[None], picked(codes, rows, _NO_CODE), *relatives])
+        matrix = packed([picked(codes, rows, _NO_CODE), *relatives])
+        numbers, first = equal_columns(np.vstack([scene.unsure, matrix]))
         return None if len(first) > len(numbers) // 2 else (numbers, first)
 
     def _counted_on(self, scene: _Scene, ways: list[Way], may_overlap: bool) -> list[_CountedWay]:

@@ -73,23 +73,24 @@ def _groups(candidates: Candidates, layout: DeviceLayout, nodes: RowNumbers) -> 
 
 def _equal(candidates: Candidates, nodes: RowNumbers, rows: Matrix, order: Matrix, left: RowNumbers) -> Iterator[Group]:
     """The groups of nodes with equally many devices: `rows` and `order` have a column for each node."""
-    states, contents = candidates.standing.states[rows], list(_content(candidates, rows))
+    states, content = candidates.standing.states[rows], packed(_content(candidates, rows))
     uses = list(_uses(candidates, rows, order, states))
-    numbers, first = equal_columns([left[None], states, *contents, *uses])
+    numbers, first = equal_columns(np.vstack([left, packed([content, states, *uses])]))
     ordered = np.argsort(numbers, kind="stable")
     groups = np.split(nodes[ordered], np.flatnonzero(np.diff(numbers[ordered])) + 1)
     if uses:  # more than contents and states makes up the problems
         yield from (Group(group.tolist()) for group in groups)
         return
-    content, of_content = equal_columns([each[:, first] for each in contents])
-    named = nodes[first[of_content[content]]].tolist()
+    contents, of_content = equal_columns(content[:, first])
+    named = nodes[first[of_content[contents]]].tolist()
     keys = [state.tobytes() for state in np.ascontiguousarray(states[:, first].T)]
     yield from (Group(each.tolist(), name, key) for each, name, key in zip(groups, named, keys, strict=True))
 
 
 def _content(candidates: Candidates, rows: Matrix) -> Iterator[Matrix]:
     """What makes up the shape of a node whose devices nobody shares, and which consume no counters."""
-    yield packed(candidates.flags(number)[rows] for number in candidates.firsts)
+    for number in candidates.firsts:
+        yield candidates.flags(number)[rows]
     for attribute in {each.attribute for rules in candidates.ask.constraints for each in rules}:
         yield relative(candidates.properties.attribute(attribute).values[rows])
 

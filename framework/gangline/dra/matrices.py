@@ -5,7 +5,6 @@ An operation on a matrix goes through all nodes at once, one device of each node
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -84,14 +83,13 @@ def relative(values: Codes) -> Matrix:
     return found
 
 
-def equal_columns(matrices: Sequence[Matrix]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """By column: a number, equal for columns that are equal in all matrices. By number: the first such column."""
-    keys = np.zeros(matrices[0].shape[1], dtype=np.int64)
-    for row in (row for matrix in matrices for row in matrix):
+def equal_columns(matrix: Matrix) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """By column: a number, equal for equal columns. By number: the first such column."""
+    keys = np.zeros(matrix.shape[1], dtype=np.int64)
+    for row in matrix:
         keys *= _FACTOR
         keys += row
     _, first, numbers = np.unique(keys, return_index=True, return_inverse=True)
-    if not all(np.array_equal(matrix, matrix[:, first[numbers]]) for matrix in matrices):  # equal keys by chance
-        whole = np.concatenate([matrix.astype(np.int64) for matrix in matrices])
-        _, first, numbers = np.unique(whole, axis=1, return_index=True, return_inverse=True)
+    if not np.array_equal(matrix, matrix[:, first[numbers]]):  # different columns have equal keys by chance
+        _, first, numbers = np.unique(matrix, axis=1, return_index=True, return_inverse=True)
     return numbers.ravel(), first

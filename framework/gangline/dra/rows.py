@@ -50,8 +50,14 @@ def _packed(columns: Iterable[NDArray[Any]]) -> tuple[NDArray[np.int64], int]:
     for column in columns:
         least = int(column.min())
         size = int(column.max()) - least + 1
-        own = column.astype(np.int64) - least
-        codes = codes * size + own if width > 1 else own
+        own = column.astype(np.int64)
+        if least:
+            own -= least
+        if width > 1:
+            codes *= size
+            codes += own
+        else:
+            codes = own
         width *= size
         if width > _MOST_CODES:
             codes = np.unique(codes, return_inverse=True)[1].reshape(codes.shape)
