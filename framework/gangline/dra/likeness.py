@@ -59,10 +59,11 @@ def _groups(candidates: Candidates, layout: DeviceLayout, nodes: RowNumbers) -> 
     lengths = np.bincount(place, minlength=len(nodes))
     starts = np.cumsum(lengths) - lengths
     left = np.zeros(len(nodes), dtype=np.int64)
-    consuming = np.unique(place[candidates.table.traits[rows] & CONSUMES > 0])
-    if len(consuming):
+    consumes = candidates.table.traits[rows] & CONSUMES > 0
+    if consumes.any():
+        consuming = np.unique(place[consumes])
         left[consuming] = layout.left(nodes[consuming])
-    for length in np.unique(lengths).tolist():
+    for length in np.flatnonzero(np.bincount(lengths)).tolist():
         of_length = np.flatnonzero(lengths == length)
         if not length:
             yield Group(nodes[of_length].tolist())
@@ -99,6 +100,8 @@ def _uses(candidates: Candidates, rows: Matrix, order: Matrix, states: Matrix) -
     """What else makes up problems, where devices are shared or consume counters."""
     table, properties = candidates.table, candidates.properties
     traits = table.traits[rows] & (SHAREABLE | CONSUMES)
+    if not traits.any() and not (states & IN_USE).any():
+        return
     if traits.any():
         yield traits
         yield order
