@@ -30,8 +30,8 @@ from gangline.dra.cutting import Cut, Cutter, Unallocatable, problem_of, state_o
 from gangline.dra.layout import DeviceLayout
 from gangline.dra.likeness import alike
 from gangline.dra.links import Outline
-from gangline.dra.matrices import OwnDevices
 from gangline.dra.losses import Losses
+from gangline.dra.matrices import OwnDevices
 from gangline.dra.problem import NodeProblem
 from gangline.dra.reaching import Reaching
 from gangline.dra.reading import CONSUMES, SHAREABLE

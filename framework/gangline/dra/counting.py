@@ -19,7 +19,7 @@ from gangline.dra.candidates import FAILS, MEANT, USABLE, Candidates
 from gangline.dra.counters import DEPENDS, LACKS, CounterRoom
 from gangline.dra.dealing import ENDLESS, Cells, DeviceDemand, Room, deal
 from gangline.dra.locating import located
-from gangline.dra.matrices import OwnDevices, equal_columns, picked, relative
+from gangline.dra.matrices import OwnDevices, equal_columns, picked
 from gangline.dra.properties import MISSING, Codes
 from gangline.dra.reading import CONSUMES, SHAREABLE
 from gangline.dra.rows import RowNumbers, kinds, packed
@@ -174,7 +174,7 @@ class Counting:
         numbers, first = alike
         some = self._scene(size, first if nodes is None else nodes[first], is_bare, scene.unsure[first])
         counted = self._counted_on(some, ways, may_overlap)
-        return [_CountedWay(*[column[numbers] for column in each]) for each in counted]
+        return [_CountedWay(each.is_open[numbers], each.room[numbers], each.is_vague[numbers]) for each in counted]
 
     def _alike(
         self, scene: _Scene, size: int, nodes: NDArray[np.int64] | None
@@ -188,12 +188,13 @@ class Counting:
         rows = self._own_devices.rows(size)
         if rows is None:
             return None
-        rows = rows if nodes is None else rows[:, nodes]
+        of = slice(None) if nodes is None else nodes
         matters = self._candidates.matter(scene.rows)
         flags = [self._candidates.flags(number) for number in self._candidates.firsts]
-        codes = packed([matters & scene.free, *flags])
-        relatives = [relative(picked(values, rows, MISSING)) for values in scene.values]
-        matrix = packed([picked(codes, rows, _NO_CODE), *relatives])
+        kinds_of = packed([matters & scene.free, *flags])
+        values = zip(self._ways.attributes, scene.values, strict=True)
+        relatives = [self._own_devices.relative(name, codes, rows)[:, of] for name, codes in values]
+        matrix = packed([picked(kinds_of, rows[:, of], _NO_CODE), *relatives])
         numbers, first = equal_columns(np.vstack([scene.unsure, matrix]))
         return None if len(first) > len(numbers) // 2 else (numbers, first)
 

@@ -21,6 +21,8 @@ _MANY = 64
 """With more devices on a node, there is no matrix of the devices."""
 _MOST_CELLS = 4
 """So many cells for each device: with more there is no matrix, because most nodes have few devices and some many."""
+_MOST_ATTRIBUTES = 8
+"""Attributes of which the values are kept as matrices."""
 _FEW = 16
 """Up to so many devices of a node are compared each with each."""
 _FACTOR = 0x2545F4914F6CDD1D
@@ -35,6 +37,8 @@ class OwnDevices:
         self._known = (-1, -1)
         """The turnover of the rows for which the matrix was made, and the number of nodes."""
         self._rows: RowNumbers | None = None
+        self._relative: dict[str, Matrix] = {}
+        """By attribute: its values, as in `relative`."""
 
     def rows(self, size: int) -> RowNumbers | None:
         """By device and node: the row of the device, or NO_DEVICE; of the first `size` nodes.
@@ -44,8 +48,18 @@ class OwnDevices:
         known = self._table.rows.turnover, size
         if self._known != known:
             self._rows = self._made(size)
+            self._relative.clear()
             self._known = known
         return self._rows
+
+    def relative(self, attribute: str, values: Codes, rows: RowNumbers) -> Matrix:
+        """As `relative`, of the values of an attribute, a column over the table; `rows` are the current ones."""
+        found = self._relative.get(attribute)
+        if found is None:
+            if len(self._relative) >= _MOST_ATTRIBUTES:
+                self._relative.clear()
+            found = self._relative[attribute] = relative(picked(values, rows, MISSING))
+        return found
 
     def _made(self, size: int) -> RowNumbers | None:
         node = self._table.node
@@ -64,7 +78,9 @@ class OwnDevices:
 def picked(column: NDArray[Any], rows: RowNumbers, missing: float) -> Matrix:
     """The cells of a column in a matrix of rows; `missing` where there is no device."""
     found: Matrix = column[rows]
-    found[rows == NO_DEVICE] = missing
+    is_gap = rows == NO_DEVICE
+    if is_gap.any():
+        found[is_gap] = missing
     return found
 
 
