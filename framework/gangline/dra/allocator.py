@@ -107,16 +107,9 @@ class Allocator:
         ask = read(claims, self._classes)
         candidates = Candidates(ask, self._standing, self._selectors)
         counting = Counting(candidates, self._counter_room, self._own_devices)
+        weighing = Weighing(candidates, self.losses, self._own_devices)
         return PodAllocator(
-            ask,
-            candidates,
-            counting,
-            Weighing(candidates, self.losses, self._own_devices),
-            self._share_id,
-            self._solver,
-            self.losses,
-            self.units,
-            self._layout,
+            ask, candidates, counting, weighing, self._share_id, self._solver, self.losses, self.units, self._layout
         )
 
 
