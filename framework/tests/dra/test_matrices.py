@@ -85,7 +85,7 @@ SEVERAL = [
 
 
 def few_kinds(chance: Random, claims: list[ResourceClaim]) -> Candidates:
-    """Nodes of two shapes, which differ in roots, with one of two sets of devices taken; half of them may see one more."""
+    """Nodes of two shapes that differ in roots, with one of two sets of devices taken; half may see one more."""
     models = [chance.choice(["x", "y", ""]) for _ in range(chance.randrange(3, 5))]
     shapes = [[(model, chance.randrange(2)) for model in models] for _ in range(2)]
     sets = [[f"d{at}" for at in range(4) if chance.random() < 0.4] for _ in range(2)]
