@@ -31,6 +31,7 @@ from gangline.dra.layout import DeviceLayout
 from gangline.dra.likeness import alike
 from gangline.dra.links import Outline
 from gangline.dra.losses import Losses
+from gangline.dra.matrices import OwnDevices
 from gangline.dra.problem import NodeProblem
 from gangline.dra.reaching import Reaching
 from gangline.dra.reading import CONSUMES, SHAREABLE
@@ -39,7 +40,7 @@ from gangline.dra.rows import RowNumbers
 from gangline.dra.search import Ending, SearchAnswer
 from gangline.dra.selecting import Selectors
 from gangline.dra.sharing import Values
-from gangline.dra.solving import Solver
+from gangline.dra.solving import ProblemShape, Solver
 from gangline.dra.standing import Standing
 from gangline.dra.stock import DeviceStock, stock
 from gangline.dra.units import Units
@@ -94,6 +95,7 @@ class Allocator:
         self.losses = Losses(standing, selectors.properties, selectors.check)
         self.units = Units(standing, self.losses)
         self._layout = DeviceLayout(standing)
+        self._own_devices = OwnDevices(standing.table)
         self._counter_room = CounterRoom(standing, selectors.properties, selectors.check)
 
     def within(self, deadline: Deadline) -> AbstractContextManager[None]:
@@ -104,9 +106,10 @@ class Allocator:
         """What nodes have for the claims of a pod. Raises InvalidObject: no node can have anything for such claims."""
         ask = read(claims, self._classes)
         candidates = Candidates(ask, self._standing, self._selectors)
-        counting = Counting(candidates, self._counter_room)
+        counting = Counting(candidates, self._counter_room, self._own_devices)
+        weighing = Weighing(candidates, self.losses, self._own_devices)
         return PodAllocator(
-            ask, candidates, counting, self._share_id, self._solver, self.losses, self.units, self._layout
+            ask, candidates, counting, weighing, self._share_id, self._solver, self.losses, self.units, self._layout
         )
 
 
@@ -118,6 +121,7 @@ class PodAllocator:
         ask: Ask,
         candidates: Candidates,
         counting: Counting,
+        weighing: Weighing,
         share_id: Callable[[], str],
         solver: Solver,
         losses: Losses,
@@ -132,7 +136,7 @@ class PodAllocator:
         self._losses = losses
         self._units = units
         self._layout = layout
-        self._weighing = Weighing(candidates, losses)
+        self._weighing = weighing
         self._reaching = Reaching(candidates)
         self._cutter = Cutter(candidates, solver)
         self._cuts: dict[int, Cut] = {}
@@ -203,9 +207,20 @@ class PodAllocator:
         """The devices of the nodes in these rows for the first request."""
         return stock(self._candidates, self._layout, nodes)
 
-    def alike(self, nodes: NDArray[np.int64]) -> Iterator[list[int]]:
-        """The nodes in these rows, in groups with equal problems: see `likeness`."""
-        return alike(self._candidates, self._layout, nodes)
+    def verdicts(self, nodes: NDArray[np.int64]) -> Iterator[tuple[list[int], NodeVerdict | SearchAnswer]]:
+        """The nodes in these rows, in groups with equal problems, each with a solution, or why there is none."""
+        shapes: dict[int, ProblemShape] = {}
+        for group in alike(self._candidates, self._layout, nodes):
+            self.check()
+            shape = shapes.get(group.content)
+            answer = shape.answers.get(group.state) if shape is not None else None
+            if answer is not None and answer.culprit is None:  # who names a culprit names a device of the node
+                yield group.nodes, answer if answer.ending is Ending.FOUND else self._refusal(answer, [])
+                continue
+            found = self._found(group.nodes[0])
+            if group.content >= 0 and group.nodes[0] in self._cuts:  # no cut was made if the claims are unallocatable
+                shapes[group.content] = self._cuts[group.nodes[0]].shape
+            yield group.nodes, found if isinstance(found, NodeVerdict) else found[2]
 
     def on(
         self,
@@ -239,11 +254,9 @@ class PodAllocator:
             yield self._named(self._counting.combinations[first]), np.flatnonzero(firsts == first)
         places = np.flatnonzero(firsts < 0)
         where = dict(zip(nodes[places].tolist(), places.tolist(), strict=True))
-        for group in self.alike(nodes[places]):
-            self.check()
-            found = self._found(group[0])
+        for group, found in self.verdicts(nodes[places]):
             if not isinstance(found, NodeVerdict):
-                given = dict.fromkeys(number for _, number, _ in found[2].given)
+                given = dict.fromkeys(number for _, number, _ in found.given)
                 yield self._named(given), np.array([where[node] for node in group], dtype=np.int64)
 
     def _named(self, numbers: Iterable[int]) -> Chosen:
@@ -254,11 +267,6 @@ class PodAllocator:
             for each in map(alternatives.__getitem__, numbers)
             if requests[each.claim][each.request].is_prioritized and (each.is_all or each.count)
         )
-
-    def refusal(self, node: int) -> NodeVerdict | None:
-        """Why the node in this row lacks devices for some of the claims; None if it has devices for all of them."""
-        found = self._found(node)
-        return found if isinstance(found, NodeVerdict) else None
 
     def reached(self, size: int) -> tuple[list[BoolColumn], BoolColumn]:
         """For the first `size` nodes: the sets of nodes that may use one free device together, and which nodes have a
