@@ -14,10 +14,14 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, Route, expect
 
+from gangline.commands.relaying import Relay, Upstream
+from gangline.kube.access import Access
+from gangline.kube.auth import Credentials
 from gangline.remedies import Remedies, Remedy, RemedyCost, RemedyKind
 from gangline_e2e.browser import PATIENCE, Browser, chromium, first_picture, hindrances, work_of_frames
 from gangline_e2e.scenes import busy, small
-from gangline_e2e.shown import MadeUp
+from gangline_e2e.ports import free_port
+from gangline_e2e.shown import GANG, MadeUp
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.asyncio(loop_scope="module")]
 VIEWS = ("Map", "Nodes", "Workloads", "Queue", "Timeline", "History")
@@ -189,6 +193,100 @@ async def test_what_changes_in_the_cluster_changes_on_the_page(browser: Browser)
         await expect(page.locator("#nodes tbody tr")).to_have_count(15)
 
 
+async def test_who_reads_a_table_is_not_disturbed_by_changes(browser: Browser) -> None:
+    shown = MadeUp(64)
+    async with shown.served() as url, browser.open(url) as page:
+        await view(page, "Nodes")
+        table = page.get_by_role("region", name="Nodes")
+        await table.focus()
+        await table.evaluate("table => table.scrollTop = 500")
+        shown.bind("late", 20, range(4), "other")
+        await expect(page.locator("#nodes")).to_contain_text("other/late")
+        assert await table.evaluate("table => table.scrollTop") == 500
+        await expect(table).to_be_focused()
+        await page.get_by_role("button", name="node-20").focus()
+        shown.bind("later", 20, range(4, 8), "other")
+        await expect(page.locator("#nodes")).to_contain_text("other/later")
+
+        await expect(page.get_by_role("button", name="node-20")).to_be_focused()
+
+
+async def test_what_is_chosen_stays_up_to_date_while_somebody_reads_it(browser: Browser) -> None:
+    shown = MadeUp(2)
+    shown.bind("train-0", 0, range(8), labels={GANG: "train"})
+    async with shown.served() as url, browser.open(url) as page:
+        await view(page, "Workloads")
+        await page.get_by_role("button", name="team/train").click()
+        details = page.locator("#details")
+        await details.get_by_role("button", name="node-0").focus()
+        shown.bind("train-1", 1, range(8), labels={GANG: "train"})
+        await expect(details).to_contain_text("2 pods on 2 nodes")
+        await expect(details.get_by_role("button", name="node-0")).to_be_focused()
+        for name in ("train-0", "train-1"):
+            shown.cache.remove_pod(f"pod-team-{name}")
+        await expect(details).to_have_text("team/train is no longer there.")
+        await expect(page.locator("#said")).to_have_text("team/train is no longer there")
+        await expect(details).to_be_focused()
+        shown.bind("train-0", 1, range(4), labels={GANG: "train"})  # created anew
+
+        await expect(details).to_contain_text("train-0 (GPU 0–3) on node-1")
+
+
+async def test_a_link_leads_to_what_it_names_after_the_rows_have_moved(browser: Browser) -> None:
+    shown = MadeUp(2)
+    shown.bind("a", 0, range(2))
+    async with shown.served() as url, browser.open(url) as page:
+        await view(page, "Workloads")
+        await expect(page.locator("#workloads tbody tr")).to_have_count(1)
+        shown.bind("b", 1, range(4))
+        shown.cache.remove_pod("pod-team-a")
+        await expect(page.locator("#workloads tbody tr")).to_contain_text(["team/b"])
+        await page.get_by_role("button", name="team/b").click()
+
+        await expect(page.locator("#details")).to_contain_text("b (GPU 0–3) on node-1")
+
+
+async def test_what_is_chosen_is_found_again_after_a_restart_of_the_scheduler(browser: Browser) -> None:
+    before, after = MadeUp(2), MadeUp(2)
+    before.bind("train", 0, range(8))
+    after.bind("first", 1, range(4))  # has now the number of the other one
+    after.bind("train", 0, range(8))
+    async with before.served() as url, after.served() as other, browser.open(url) as page:
+        await view(page, "Workloads")
+        await page.get_by_role("button", name="team/train").click()
+        heading = page.locator("#details h2")
+        await expect(heading).to_have_text("team/train")
+
+        async def answered_by_the_other(route: Route) -> None:
+            await route.continue_(url=route.request.url.replace(url, other))
+
+        await page.route("**/ui/*", answered_by_the_other)
+        before.bind("last", 1, range(2))
+        await expect(page.locator("#workloads")).to_contain_text("team/first")
+
+        await expect(heading).to_have_text("team/train")
+
+
+@pytest.mark.parametrize("view_name", ["Nodes", "Queue"])
+async def test_on_paper_a_view_is_as_long_as_it_is_and_not_wider_than_the_paper(
+    browser: Browser, view_name: str
+) -> None:
+    shown = busy()
+    for number in range(60):
+        shown.wait(f"late-{number}", f"0/16 nodes are available: {number} Insufficient nvidia.com/gpu.")
+        shown.change_node(number + 16)
+    async with shown.served() as url, browser.open(url, viewport={"width": 700, "height": 990}) as page:
+        await view(page, view_name)
+        await page.emulate_media(media="print")
+        last = page.locator(f"#{view_name.lower()} tbody tr").last
+        box = await last.bounding_box()
+        tall, wide = await page.evaluate("() => [document.body.scrollHeight, document.body.scrollWidth]")
+
+        assert box is not None and box["y"] + box["height"] <= tall and wide <= 700
+        assert await page.locator(".scroll:visible").evaluate("e => e.scrollHeight - e.clientHeight") <= 1
+        assert await page.get_by_role("navigation").is_hidden()
+
+
 @pytest.mark.parametrize("status", [0, 502], ids=["no answer", "gangline ui has none"])
 async def test_a_scheduler_that_does_not_answer_is_unreachable_until_it_answers(browser: Browser, status: int) -> None:
     async with small().served() as url, browser.open(url) as page:
@@ -199,6 +297,26 @@ async def test_a_scheduler_that_does_not_answer_is_unreachable_until_it_answers(
         await expect(page.locator("#connection")).to_have_text(UNREACHABLE)
         await page.unroute("**/ui/state")
         await expect(page.locator("#connection")).to_have_text("live")
+    browser.complaints.clear()  # of requests in vain
+
+
+async def test_the_page_of_gangline_ui_without_a_scheduler_hinders_nobody_and_goes_on_by_itself(
+    browser: Browser,
+) -> None:
+    access = Access("https://unused", authorization="Bearer viewer")
+    gone = Upstream(f"http://127.0.0.1:{free_port()}", Credentials(lambda: access))
+    relay = Relay(gone)
+    await relay.start()
+    async with small().served() as url, browser.open(url) as page:
+        await page.goto(relay.address)
+        await expect(page.get_by_role("heading")).to_have_text("The scheduler is unreachable")
+        assert await hindrances(page) == []
+        relay.upstream = Upstream(url.removesuffix("/ui"), Credentials(lambda: access))
+        await expect(page.locator("#connection")).to_have_text("live")
+        await page.close()
+        for upstream in (gone, relay.upstream):
+            await upstream.close()
+        await relay.stop()
     browser.complaints.clear()  # of requests in vain
 
 
@@ -282,6 +400,22 @@ async def test_names_are_text(browser: Browser) -> None:
 
         assert await page.title() == "Gangline"
         assert await page.locator("img").count() == 0
+
+
+@pytest.mark.parametrize("width", [360, 1280], ids=["phone", "screen"])
+async def test_the_longest_names_fit(browser: Browser, width: int) -> None:
+    shown = MadeUp(2)
+    shown.bind("p" * 253, 0, range(2), "n" * 63)
+    shown.wait("w" * 253, "0/2 nodes are available: " + "x" * 400, namespace="all")
+    async with shown.served() as url, browser.open(url, viewport={"width": width, "height": 740}) as page:
+        for name in VIEWS:
+            await view(page, name)
+            assert await page.evaluate("() => document.documentElement.scrollWidth") <= width, name
+        await view(page, "Queue")
+        await page.get_by_label("Namespace").select_option(value="all")  # is a namespace, and not all of them
+
+        await expect(page.locator("#queue tbody tr")).to_have_count(1)
+        assert await page.get_by_label("Namespace").evaluate("e => e.selectedOptions[0].text") == "all"
 
 
 async def test_the_page_fits_on_a_phone(browser: Browser) -> None:

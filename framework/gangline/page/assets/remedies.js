@@ -40,7 +40,7 @@ export class Remedies {
       answer.found !== undefined || answer.fault ? el("p", {}, `${said(answer)}.`) : [],
       remedies.length ? el("ol", {}, remedies.map((each) => el("li", {}, each.sentence))) : [],
       answer.found?.isComplete === false ? el("p", { class: "quiet" }, "The search was not finished: attempts or time ran out. There may be others.") : [],
-      el("button", { type: "button", id: "try", "aria-busy": String(Boolean(answer.asking)), onclick: () => this.#ask(unit) }, label),
+      el("button", { type: "button", id: "try", "data-unit": unit.key, "aria-busy": String(Boolean(answer.asking)), onclick: () => this.#ask(unit) }, label),
       el("p", {}, "The same in a terminal, also as JSON:"),
       el("code", { class: "command" }, command),
     ];
