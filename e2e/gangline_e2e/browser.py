@@ -42,12 +42,15 @@ class Browser:
         """Errors and warnings on the console, and exceptions."""
 
     @asynccontextmanager
-    async def open(self, url: str, **options: Any) -> AsyncIterator[Page]:
-        """A new page, as soon as it is live, for the time of the block; options are those of playwright's contexts."""
+    async def open(self, url: str, is_live: bool = True, **options: Any) -> AsyncIterator[Page]:
+        """A new page, as soon as it is live if it is to be, for the time of the block; options are those of
+        playwright's contexts.
+        """
         async with self._page(options) as page:
             await page.add_init_script(_FRAMES)
             await page.goto(url)
-            await expect(page.locator("#connection")).to_have_text("live", timeout=PATIENCE)
+            if is_live:
+                await expect(page.locator("#connection")).to_have_text("live", timeout=PATIENCE)
             yield page
 
     @asynccontextmanager

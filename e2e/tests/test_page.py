@@ -9,7 +9,9 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
+import aiohttp
 import pytest
 import pytest_asyncio
 from playwright.async_api import Page, Route, expect
@@ -19,8 +21,8 @@ from gangline.kube.access import Access
 from gangline.kube.auth import Credentials
 from gangline.remedies import Remedies, Remedy, RemedyCost, RemedyKind
 from gangline_e2e.browser import PATIENCE, Browser, chromium, first_picture, hindrances, work_of_frames
-from gangline_e2e.scenes import busy, small
 from gangline_e2e.ports import free_port
+from gangline_e2e.scenes import busy, small
 from gangline_e2e.shown import GANG, MadeUp
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.asyncio(loop_scope="module")]
@@ -30,7 +32,38 @@ MEASURED = """() => {
   return map.width === Math.round(map.clientWidth * ratio) && map.height === Math.round(map.clientHeight * ratio);
 }"""
 UNREACHABLE = "The scheduler is unreachable; trying again …"
+NOBODY = Credentials(lambda: Access("https://unused"))
 SCRIPT = "<script>document.title='pwned'</script><img src=x onerror=document.title='pwned'>"
+
+
+class PlainUpstream(Upstream):
+    """A made-up scheduler, which asks nobody for credentials."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__("https://unused", NOBODY)
+        self._plain = url.removesuffix("/ui")
+
+    @asynccontextmanager
+    async def get(self, path: str, headers: dict[str, str]) -> AsyncIterator[aiohttp.ClientResponse]:
+        """See `Upstream`."""
+        async with (
+            aiohttp.ClientSession(auto_decompress=False) as session,
+            session.get(f"{self._plain}{path}", headers=headers) as answer,
+        ):
+            yield answer
+
+
+@asynccontextmanager
+async def relayed(upstream: Upstream) -> AsyncIterator[Relay]:
+    """The relay of `gangline ui` before a scheduler, for the time of the block."""
+    relay = Relay(upstream)
+    await relay.start()
+    try:
+        yield relay
+    finally:
+        await relay.stop()
+        await upstream.close()
+        await relay.upstream.close()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -251,20 +284,19 @@ async def test_what_is_chosen_is_found_again_after_a_restart_of_the_scheduler(br
     before.bind("train", 0, range(8))
     after.bind("first", 1, range(4))  # has now the number of the other one
     after.bind("train", 0, range(8))
-    async with before.served() as url, after.served() as other, browser.open(url) as page:
-        await view(page, "Workloads")
-        await page.get_by_role("button", name="team/train").click()
-        heading = page.locator("#details h2")
-        await expect(heading).to_have_text("team/train")
+    async with AsyncExitStack() as stack, after.served() as other:
+        relay = await stack.enter_async_context(
+            relayed(PlainUpstream(await stack.enter_async_context(before.served())))
+        )
+        async with browser.open(relay.address) as page:
+            await view(page, "Workloads")
+            await page.get_by_role("button", name="team/train").click()
+            heading = page.locator("#details h2")
+            await expect(heading).to_have_text("team/train")
+            relay.upstream = PlainUpstream(other)
+            await expect(page.locator("#workloads")).to_contain_text("team/first")
 
-        async def answered_by_the_other(route: Route) -> None:
-            await route.continue_(url=route.request.url.replace(url, other))
-
-        await page.route("**/ui/*", answered_by_the_other)
-        before.bind("last", 1, range(2))
-        await expect(page.locator("#workloads")).to_contain_text("team/first")
-
-        await expect(heading).to_have_text("team/train")
+            await expect(heading).to_have_text("team/train")
 
 
 @pytest.mark.parametrize("view_name", ["Nodes", "Queue"])
@@ -303,20 +335,17 @@ async def test_a_scheduler_that_does_not_answer_is_unreachable_until_it_answers(
 async def test_the_page_of_gangline_ui_without_a_scheduler_hinders_nobody_and_goes_on_by_itself(
     browser: Browser,
 ) -> None:
-    access = Access("https://unused", authorization="Bearer viewer")
-    gone = Upstream(f"http://127.0.0.1:{free_port()}", Credentials(lambda: access))
-    relay = Relay(gone)
-    await relay.start()
-    async with small().served() as url, browser.open(url) as page:
-        await page.goto(relay.address)
+    gone = Upstream(f"https://127.0.0.1:{free_port()}", NOBODY)
+    async with (
+        small().served() as url,
+        relayed(gone) as relay,
+        browser.open(relay.address, is_live=False) as page,
+    ):
         await expect(page.get_by_role("heading")).to_have_text("The scheduler is unreachable")
         assert await hindrances(page) == []
-        relay.upstream = Upstream(url.removesuffix("/ui"), Credentials(lambda: access))
+        relay.upstream = PlainUpstream(url)
+
         await expect(page.locator("#connection")).to_have_text("live")
-        await page.close()
-        for upstream in (gone, relay.upstream):
-            await upstream.close()
-        await relay.stop()
     browser.complaints.clear()  # of requests in vain
 
 
