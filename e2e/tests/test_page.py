@@ -284,19 +284,21 @@ async def test_what_is_chosen_is_found_again_after_a_restart_of_the_scheduler(br
     before.bind("train", 0, range(8))
     after.bind("first", 1, range(4))  # has now the number of the other one
     after.bind("train", 0, range(8))
-    async with AsyncExitStack() as stack, after.served() as other:
-        relay = await stack.enter_async_context(
-            relayed(PlainUpstream(await stack.enter_async_context(before.served())))
-        )
-        async with browser.open(relay.address) as page:
-            await view(page, "Workloads")
-            await page.get_by_role("button", name="team/train").click()
-            heading = page.locator("#details h2")
-            await expect(heading).to_have_text("team/train")
-            relay.upstream = PlainUpstream(other)
-            await expect(page.locator("#workloads")).to_contain_text("team/first")
+    async with (
+        before.served() as url,
+        after.served() as other,
+        relayed(PlainUpstream(url)) as relay,
+        browser.open(relay.address) as page,
+    ):
+        await view(page, "Workloads")
+        await page.get_by_role("button", name="team/train").click()
+        heading = page.locator("#details h2")
+        await expect(heading).to_have_text("team/train")
+        await relay.upstream.close()
+        relay.upstream = PlainUpstream(other)
+        await expect(page.locator("#workloads")).to_contain_text("team/first")
 
-            await expect(heading).to_have_text("team/train")
+        await expect(heading).to_have_text("team/train")
 
 
 @pytest.mark.parametrize("view_name", ["Nodes", "Queue"])
