@@ -52,6 +52,8 @@ function said({ fault, found }) {
   if (fault) return `Changes cannot be tried: ${fault}`;
   if (!found) return "It waits no longer";
   if (found.note) return `No change was tried: ${found.note}`;
+  if (!found.remedies.length && !found.tried) return "No change was found that could be tried";
+  if (!found.remedies.length && found.tried === 1) return "The one change that was tried would not let it start";
   if (!found.remedies.length) return `No single change of ${found.tried} that were tried would let it start`;
   const changes = count(found.remedies.length, "change");
   return `${changes} would let it start${found.remedies.length > 1 ? ", each alone, the cheapest first" : ""}`;
