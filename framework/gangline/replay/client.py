@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from gangline.kube.interface import NoClient
 from gangline.kube.resources import PODS, Resource
 
@@ -33,5 +35,5 @@ class ReplayClient(NoClient):
             self._evicted(uid or name)
 
     async def patch(self, resource: Resource[Any], name: str, patch: Mapping[str, Any], **others: Any) -> Any:
-        """Do nothing: patches write a status, which nobody reads here."""
-        return None
+        """Do nothing: patches write a status, which nobody reads here. Returns an object without a version."""
+        return msgspec.convert({"metadata": {"name": name}}, resource.type)
