@@ -108,6 +108,12 @@ async def chromium(program: str) -> AsyncIterator[Browser]:
             await browser.close()
 
 
+async def view(page: Page, name: str) -> None:
+    """Go to a view."""
+    await page.get_by_role("navigation").get_by_role("link", name=name, exact=True).click()
+    await expect(page.locator(f"#{name.lower()}")).to_be_visible(timeout=PATIENCE)
+
+
 async def hindrances(page: Page, rules: Sequence[str] = ()) -> list[str]:
     """What axe-core finds that hinders people, each with its place: contrast, labels, structure; or by these rules."""
     only = {"runOnly": {"type": "rule", "values": [*rules]}} if rules else {}

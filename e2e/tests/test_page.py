@@ -5,25 +5,16 @@ The browser is a real one. The cluster is made up, except in the last story.
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
-import aiohttp
 import pytest
-import pytest_asyncio
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import Page, expect
 
-from gangline.commands.relaying import Relay, Upstream
-from gangline.kube.access import Access
-from gangline.kube.auth import Credentials
 from gangline.remedies import Remedies, Remedy, RemedyCost, RemedyKind
-from gangline_e2e.browser import PATIENCE, Browser, chromium, first_picture, hindrances, work_of_frames
-from gangline_e2e.ports import free_port
+from gangline_e2e.browser import PATIENCE, Browser, first_picture, hindrances, view, work_of_frames
 from gangline_e2e.scenes import busy, small
-from gangline_e2e.shown import GANG, MadeUp
+from gangline_e2e.shown import MadeUp
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.asyncio(loop_scope="module")]
 VIEWS = ("Map", "Nodes", "Workloads", "Queue", "Timeline", "History")
@@ -31,60 +22,7 @@ MEASURED = """() => {
   const map = document.getElementById("canvas"), ratio = Math.min(2, window.devicePixelRatio || 1);
   return map.width === Math.round(map.clientWidth * ratio) && map.height === Math.round(map.clientHeight * ratio);
 }"""
-UNREACHABLE = "The scheduler is unreachable; trying again …"
-NOBODY = Credentials(lambda: Access("https://unused"))
 SCRIPT = "<script>document.title='pwned'</script><img src=x onerror=document.title='pwned'>"
-
-
-class PlainUpstream(Upstream):
-    """A made-up scheduler, which asks nobody for credentials."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__("https://unused", NOBODY)
-        self._plain = url.removesuffix("/ui")
-
-    @asynccontextmanager
-    async def get(self, path: str, headers: dict[str, str]) -> AsyncIterator[aiohttp.ClientResponse]:
-        """See `Upstream`."""
-        async with (
-            aiohttp.ClientSession(auto_decompress=False) as session,
-            session.get(f"{self._plain}{path}", headers=headers) as answer,
-        ):
-            yield answer
-
-
-@asynccontextmanager
-async def relayed(upstream: Upstream) -> AsyncIterator[Relay]:
-    """The relay of `gangline ui` before a scheduler, for the time of the block."""
-    relay = Relay(upstream)
-    await relay.start()
-    try:
-        yield relay
-    finally:
-        await relay.stop()
-        await upstream.close()
-        await relay.upstream.close()
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def started(chromium_program: str) -> AsyncIterator[Browser]:
-    """A chromium for all stories."""
-    async with chromium(chromium_program) as found:
-        yield found
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def browser(started: Browser) -> AsyncIterator[Browser]:
-    """A chromium whose pages must not complain of anything."""
-    started.complaints.clear()
-    yield started
-    assert started.complaints == []
-
-
-async def view(page: Page, name: str) -> None:
-    """Go to a view."""
-    await page.get_by_role("navigation").get_by_role("link", name=name, exact=True).click()
-    await expect(page.locator(f"#{name.lower()}")).to_be_visible(timeout=PATIENCE)
 
 
 async def expect_a_node_in_sight(page: Page) -> None:
@@ -211,96 +149,6 @@ async def test_the_last_hours_are_curves_with_words_and_a_table(browser: Browser
         await expect(rows.first).to_contain_text("44 of 128")
 
 
-async def test_what_changes_in_the_cluster_changes_on_the_page(browser: Browser) -> None:
-    shown = small()
-    async with shown.served() as url, browser.open(url) as page:
-        await view(page, "Nodes")
-        shown.bind("late", 15, range(4), "other")
-        shown.report(15, sick=[7])
-
-        row = page.locator("#nodes tbody tr").nth(15)
-        await expect(row).to_contain_text("4 of 8", timeout=PATIENCE)
-        await expect(row).to_contain_text("other/late")
-        await expect(row).to_contain_text("1 sick")
-        shown.cache.remove_node("node-15")
-        await expect(page.locator("#nodes tbody tr")).to_have_count(15)
-
-
-async def test_who_reads_a_table_is_not_disturbed_by_changes(browser: Browser) -> None:
-    shown = MadeUp(64)
-    async with shown.served() as url, browser.open(url) as page:
-        await view(page, "Nodes")
-        table = page.get_by_role("region", name="Nodes")
-        await table.focus()
-        await table.evaluate("table => table.scrollTop = 500")
-        shown.bind("late", 20, range(4), "other")
-        await expect(page.locator("#nodes")).to_contain_text("other/late")
-        assert await table.evaluate("table => table.scrollTop") == 500
-        await expect(table).to_be_focused()
-        await page.get_by_role("button", name="node-20").focus()
-        shown.bind("later", 20, range(4, 8), "other")
-        await expect(page.locator("#nodes")).to_contain_text("other/later")
-
-        await expect(page.get_by_role("button", name="node-20")).to_be_focused()
-
-
-async def test_what_is_chosen_stays_up_to_date_while_somebody_reads_it(browser: Browser) -> None:
-    shown = MadeUp(2)
-    shown.bind("train-0", 0, range(8), labels={GANG: "train"})
-    async with shown.served() as url, browser.open(url) as page:
-        await view(page, "Workloads")
-        await page.get_by_role("button", name="team/train").click()
-        details = page.locator("#details")
-        await details.get_by_role("button", name="node-0").focus()
-        shown.bind("train-1", 1, range(8), labels={GANG: "train"})
-        await expect(details).to_contain_text("2 pods on 2 nodes")
-        await expect(details.get_by_role("button", name="node-0")).to_be_focused()
-        for name in ("train-0", "train-1"):
-            shown.cache.remove_pod(f"pod-team-{name}")
-        await expect(details).to_have_text("team/train is no longer there.")
-        await expect(page.locator("#said")).to_have_text("team/train is no longer there")
-        await expect(details).to_be_focused()
-        shown.bind("train-0", 1, range(4), labels={GANG: "train"})  # created anew
-
-        await expect(details).to_contain_text("train-0 (GPU 0–3) on node-1")
-
-
-async def test_a_link_leads_to_what_it_names_after_the_rows_have_moved(browser: Browser) -> None:
-    shown = MadeUp(2)
-    shown.bind("a", 0, range(2))
-    async with shown.served() as url, browser.open(url) as page:
-        await view(page, "Workloads")
-        await expect(page.locator("#workloads tbody tr")).to_have_count(1)
-        shown.bind("b", 1, range(4))
-        shown.cache.remove_pod("pod-team-a")
-        await expect(page.locator("#workloads tbody tr")).to_contain_text(["team/b"])
-        await page.get_by_role("button", name="team/b").click()
-
-        await expect(page.locator("#details")).to_contain_text("b (GPU 0–3) on node-1")
-
-
-async def test_what_is_chosen_is_found_again_after_a_restart_of_the_scheduler(browser: Browser) -> None:
-    before, after = MadeUp(2), MadeUp(2)
-    before.bind("train", 0, range(8))
-    after.bind("first", 1, range(4))  # has now the number of the other one
-    after.bind("train", 0, range(8))
-    async with (
-        before.served() as url,
-        after.served() as other,
-        relayed(PlainUpstream(url)) as relay,
-        browser.open(relay.address) as page,
-    ):
-        await view(page, "Workloads")
-        await page.get_by_role("button", name="team/train").click()
-        heading = page.locator("#details h2")
-        await expect(heading).to_have_text("team/train")
-        await relay.upstream.close()
-        relay.upstream = PlainUpstream(other)
-        await expect(page.locator("#workloads")).to_contain_text("team/first")
-
-        await expect(heading).to_have_text("team/train")
-
-
 @pytest.mark.parametrize("view_name", ["Nodes", "Queue"])
 async def test_on_paper_a_view_is_as_long_as_it_is_and_not_wider_than_the_paper(
     browser: Browser, view_name: str
@@ -319,58 +167,6 @@ async def test_on_paper_a_view_is_as_long_as_it_is_and_not_wider_than_the_paper(
         assert box is not None and box["y"] + box["height"] <= tall and wide <= 700
         assert await page.locator(".scroll:visible").evaluate("e => e.scrollHeight - e.clientHeight") <= 1
         assert await page.get_by_role("navigation").is_hidden()
-
-
-@pytest.mark.parametrize("status", [0, 502], ids=["no answer", "gangline ui has none"])
-async def test_a_scheduler_that_does_not_answer_is_unreachable_until_it_answers(browser: Browser, status: int) -> None:
-    async with small().served() as url, browser.open(url) as page:
-        await page.route(
-            "**/ui/state", lambda route: route.fulfill(status=status, body="why") if status else route.abort()
-        )
-        await page.reload()
-        await expect(page.locator("#connection")).to_have_text(UNREACHABLE)
-        await page.unroute("**/ui/state")
-        await expect(page.locator("#connection")).to_have_text("live")
-    browser.complaints.clear()  # of requests in vain
-
-
-async def test_the_page_of_gangline_ui_without_a_scheduler_hinders_nobody_and_goes_on_by_itself(
-    browser: Browser,
-) -> None:
-    gone = Upstream(f"https://127.0.0.1:{free_port()}", NOBODY)
-    async with (
-        small().served() as url,
-        relayed(gone) as relay,
-        browser.open(relay.address, is_live=False) as page,
-    ):
-        await expect(page.get_by_role("heading")).to_have_text("The scheduler is unreachable")
-        assert await hindrances(page) == []
-        relay.upstream = PlainUpstream(url)
-
-        await expect(page.locator("#connection")).to_have_text("live")
-    browser.complaints.clear()  # of requests in vain
-
-
-async def test_changes_that_never_come_are_noticed_also_after_they_were_refused(browser: Browser) -> None:
-    asked, again = 0, asyncio.Event()
-
-    async def answer(route: Route) -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 2:
-            await route.fulfill(status=503, body="too many streams")
-            return
-        await route.abort()
-        if asked == 3:
-            again.set()
-
-    async with small().served() as url, browser.open(url) as page:
-        await page.route("**/ui/events?*", answer)
-        await page.reload()
-        await again.wait()
-        await expect(page.locator("#connection")).to_have_text("live")
-        await expect(page.locator("#connection")).to_have_text(UNREACHABLE)
-    browser.complaints.clear()  # of requests in vain
 
 
 async def test_filters_leave_out_what_does_not_fit(browser: Browser) -> None:
