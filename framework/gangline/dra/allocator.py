@@ -26,10 +26,10 @@ from gangline.dra.asking import MOST_DEVICES, Alternative, Ask, read
 from gangline.dra.candidates import USABLE, Candidates
 from gangline.dra.counters import CounterRoom
 from gangline.dra.counting import Counted, Counting
-from gangline.dra.cutting import Cut, Cutter, Unallocatable, problem_of, state_of, within
+from gangline.dra.cutting import Cut, Unallocatable, problem_of, state_of, within
+from gangline.dra.kept_cuts import KeptCuts
 from gangline.dra.layout import DeviceLayout
 from gangline.dra.likeness import alike
-from gangline.dra.links import Outline
 from gangline.dra.losses import Losses
 from gangline.dra.matrices import OwnDevices
 from gangline.dra.problem import NodeProblem
@@ -53,13 +53,6 @@ Order = Literal["upstream", "best"]
 """The order in which devices are tried: kube-scheduler's order, or the devices with the least loss first."""
 SharedOn = Mapping[int, NDArray[np.intp]]
 """By number of a claim: the rows of the nodes, all of which must be able to use the devices of the claim."""
-_MOST_CUT_BYTES = 16 << 20
-"""Bytes of the cuts of one question, at most."""
-_CUT_BYTES = 1500
-"""Bytes of a cut without its positions, about."""
-_POSITION_BYTES = 150
-_FEW = 4096
-"""If at most this many nodes have changed, only their cuts are forgotten, else all cuts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,17 +131,12 @@ class PodAllocator:
         self._layout = layout
         self._weighing = weighing
         self._reaching = Reaching(candidates)
-        self._cutter = Cutter(candidates, solver)
-        self._cuts: dict[int, Cut] = {}
-        self._outlines: dict[int, Outline | None] = {}
-        """By row of a node that has a cut: its outline, for the order `best`; see `losses`."""
-        self._cut_bytes = 0
-        self._moved = candidates.table.moved.position
+        self._cuts = KeptCuts(candidates, solver, losses)
 
     @property
     def nbytes(self) -> int:
         """Bytes of everything that is kept for the question."""
-        return self._candidates.nbytes + self._cut_bytes
+        return self._candidates.nbytes + self._cuts.nbytes
 
     def counted(self, size: int, nodes: NDArray[np.int64] | None = None, is_bare: bool = False) -> Counted:
         """The counts for the nodes in these rows; without `nodes`, for the nodes in the first `size` rows.
@@ -218,8 +206,8 @@ class PodAllocator:
                 yield group.nodes, answer if answer.ending is Ending.FOUND else self._refusal(answer, [])
                 continue
             found = self._found(group.nodes[0])
-            if group.content >= 0 and group.nodes[0] in self._cuts:  # no cut was made if the claims are unallocatable
-                shapes[group.content] = self._cuts[group.nodes[0]].shape
+            if group.content >= 0 and (made := self._cuts.shape_of(group.nodes[0])) is not None:
+                shapes[group.content] = made
             yield group.nodes, found if isinstance(found, NodeVerdict) else found[2]
 
     def on(
@@ -279,7 +267,7 @@ class PodAllocator:
     ) -> tuple[Cut, Hashable | None, SearchAnswer] | NodeVerdict:
         """A solution for the node in this row, with the state of the node's devices; or why there is none."""
         try:
-            found = self._cut(node)
+            found = self._cuts.of(node)
             state = state_of(self._candidates, found) if shared_on is None else None
             answer = self._answer(found, state, shared_on)
         except Unallocatable as error:
@@ -301,7 +289,7 @@ class PodAllocator:
         """The answer in the order `best`. It is kept by the states of the devices, unless a device may be shared or
         consumes counters.
         """
-        outline = self._outline(node, found) if found.is_plain and state is not None else None
+        outline = self._cuts.outline(node, found) if found.is_plain and state is not None else None
         if outline is None:
             return self._solved_best(found, first, shared_on)
         key = state, self._candidates.standing.states[outline.rows].tobytes(), outline.groups
@@ -310,12 +298,6 @@ class PodAllocator:
             answer = self._solved_best(found, first, shared_on)
             self._solver.keep(found.shape, key, answer)
         return answer
-
-    def _outline(self, node: int, found: Cut) -> Outline | None:
-        if node not in self._outlines:
-            self._outlines[node] = self._losses.outline(node, found.devices.numbers)
-            self._cut_bytes += _POSITION_BYTES * len(found.devices.rows)
-        return self._outlines[node]
 
     def _solved_best(self, found: Cut, first: SearchAnswer, shared_on: SharedOn | None) -> SearchAnswer:
         stakes = self._losses.stakes(found.devices.numbers, found.devices.pools)
@@ -334,31 +316,6 @@ class PodAllocator:
         rows = np.array(found.devices.numbers, dtype=np.int64)
         allowed = {claim: self._reaching.reaches_all(rows, nodes) for claim, nodes in shared_on.items()}
         return within(problem, self._candidates, allowed)
-
-    def _cut(self, node: int) -> Cut:
-        moved = self._candidates.table.moved
-        if self._moved != moved.position:
-            changed = moved.since(self._moved, _FEW)
-            if changed is None:
-                self._forget()
-            else:
-                for row in changed[0].tolist():
-                    self._cuts.pop(row, None)
-                    self._outlines.pop(row, None)
-            self._moved = moved.position
-        found = self._cuts.get(node)
-        if found is None:
-            if self._cut_bytes > _MOST_CUT_BYTES:
-                self._forget()
-            found = self._cuts[node] = self._cutter.cut(node)
-            self._cut_bytes += _CUT_BYTES + _POSITION_BYTES * len(found.devices.rows)
-        return found
-
-    def _forget(self) -> None:
-        self._cuts.clear()
-        self._cutter.forget()
-        self._outlines.clear()
-        self._cut_bytes = 0
 
     def _check_count(self, problem: NodeProblem) -> None:
         """Raise Unallocatable if a claim gets more devices than it may have, whichever alternatives are chosen."""

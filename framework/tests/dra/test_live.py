@@ -24,6 +24,7 @@ from gangline.dra import (
     Standing,
     Usage,
     allocator,
+    kept_cuts,
     properties,
     questions,
     selecting,
@@ -342,7 +343,7 @@ def test_answers_do_not_depend_on_what_is_kept(steps: list[str], seed: int) -> N
         (properties, "_MOST_BYTES"),
         (selecting, "_MOST_BYTES"),
         (solving, "_MOST_BYTES"),
-        (allocator, "_MOST_CUT_BYTES"),
+        (kept_cuts, "_MOST_CUT_BYTES"),
         (table_module, "_WEAR"),
     ]
     with ExitStack() as stack:
