@@ -175,7 +175,7 @@ class ClaimBinding:
             row = self._handle.nodes.row_of(node)
             if allocation is not None and (row is None or not self.reaches(allocation, node, row)):
                 return unschedulable(NOT_HERE)
-            if allocation is not None and self._ledger.references.reserved_as(pod, claim):
+            if allocation is not None and self._ledger.references.is_reserved(pod, claim):
                 return None
             if len(claim.status.reserved_for) >= MOST_CONSUMERS:
                 return unschedulable(IN_USE)
@@ -227,7 +227,7 @@ class ClaimBinding:
 
     def _has_devices(self, pod: PodInfo, claim: model.ResourceClaim) -> bool:
         """Whether a claim has devices that the pod may use."""
-        return claim.status.allocation is not None and bool(self._ledger.references.reserved_as(pod, claim))
+        return claim.status.allocation is not None and self._ledger.references.is_reserved(pod, claim)
 
     # Conditions of devices
 

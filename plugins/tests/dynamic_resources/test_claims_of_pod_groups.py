@@ -123,6 +123,23 @@ def test_more_pods_than_consumers_may_share_a_claim_of_their_group() -> None:
     assert set(cluster.simulated.bound().values()) == {"a"}
 
 
+def test_what_is_reserved_for_an_earlier_group_of_the_name_does_not_count() -> None:
+    cluster = GroupCluster(gangs=False, a=1)
+    cluster.group()
+    cluster.claim("shared", allocated_on="a")
+    group = cluster.simulated.list(resources.POD_GROUPS_V1ALPHA2)[0].metadata
+    earlier = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "train", "uid": "earlier"}
+    claim = cluster.simulated.server.get(resources.RESOURCE_CLAIMS, "shared", namespace="default").data
+    status = {**claim["status"], "reservedFor": [earlier]}
+    cluster.simulated.server.replace(resources.RESOURCE_CLAIMS, {**claim, "status": status}, subresource="status")
+    cluster.members(2)
+
+    cluster.play(lambda: cluster.bound("m0", "m1"))
+
+    assert len(cluster.given()) == 1
+    assert group.uid in [each.uid for each in cluster.claims()["shared"].status.reserved_for]
+
+
 def made_for_group(cluster: GroupCluster, **owner: Any) -> None:
     """A claim that kube-controller-manager has made from a template for the PodGroup, or for somebody else."""
     given = {"kind": "PodGroup", "name": "train", "uid": "u", "apiVersion": "scheduling.k8s.io/v1alpha2"} | owner
