@@ -65,8 +65,9 @@ class References:
         return Reference(GROUP_API, _PLURAL, group.metadata.name, group.metadata.uid)
 
     def is_reserved(self, pod: PodInfo, claim: model.ResourceClaim) -> bool:
-        """Whether a claim is reserved for the pod or for its present PodGroup: an earlier PodGroup of the same name does
-        not count, because kube-controller-manager is about to take back what was reserved for it.
+        """Whether a claim is reserved for the pod, or for the PodGroup that has the name now.
+
+        What is reserved for an earlier PodGroup of the name does not count: kube-controller-manager takes it back.
         """
         try:
             consumers = {pod.uid, self.of(pod, claim).uid}
