@@ -26,7 +26,7 @@ from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.keeping import Kept
 from gangline.profile.members import Preparing, identities_of
 from gangline.profile.narrowing import mask_of, nothing_left
-from gangline.profile.repeating import Repeatable
+from gangline.profile.repeating import Repeatable, holds
 from gangline.profile.scoring import Scoring
 from gangline.state.node_view import Int64Column, Rows
 from gangline.state.nodes import Nodes
@@ -127,9 +127,14 @@ class Evaluator(Scoring):
         for impl in self._pre_cycle:
             impl.call(pod)
         entry = last.entry
-        if self.kept.identity(pod) != entry.key or not self.kept.refresh(entry, pod):
+        if not holds(last, pod) or self.kept.identity(pod) != entry.key or not self.kept.refresh(entry, pod):
             return None
-        return Cycle(entry.shared, entry.skipped, self.deadline), last
+        if not self.repeats.is_settled(entry, last.scores):
+            return None
+        cycle = Cycle(entry.shared, entry.skipped, self.deadline)
+        if self._dynamic_scorers:
+            cycle.feasible = entry.show()
+        return cycle, last
 
     def _error(self, result: Filtered) -> Status | None:
         """The first error that a filter meets on a node which all filters before let through."""

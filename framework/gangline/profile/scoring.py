@@ -207,9 +207,7 @@ class Scoring:
         if filtered.feasible is not entry.feasible:
             cycle.feasible = read_only(filtered.feasible)
         else:
-            if entry.shown is None:
-                entry.shown = read_only(entry.feasible)
-            cycle.feasible = entry.shown
+            cycle.feasible = entry.show()
         view = self._nodes.view()
         found = []
         for impl in self._dynamic_scorers:
