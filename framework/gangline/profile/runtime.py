@@ -84,7 +84,11 @@ class Runtime(BindingPoints):
         if self._trackers.broken:
             return None
         start = time.perf_counter()
-        found = self.evaluator.again(pod)
+        try:
+            found = self.evaluator.again(pod)
+        except BaseException:  # it fails the attempt as in `filter`, and is measured as there
+            self.seconds["filter"].observe(time.perf_counter() - start)
+            raise
         if found is None:
             return None
         filtered = time.perf_counter()

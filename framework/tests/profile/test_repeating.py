@@ -306,3 +306,25 @@ def test_plugins_know_the_feasible_nodes_of_each_pod_after_they_were_scored() ->
 
     assert len({cases.decide() for _ in range(4)}) == 4
     assert cases.ban.asked == before and cases.ban.seen == (4,) * 8
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_an_attempt_that_fails_is_measured_as_often_whether_or_not_it_repeats_another(known: bool) -> None:
+    class Failing(Careful):
+        failing = False
+
+        @hookimpl
+        def pre_cycle(self) -> None:
+            if self.failing:
+                raise RuntimeError("no cycle")
+
+    cases = Cases(Failing)
+    cases.known()
+    if not known:
+        cases.runtime.evaluator.repeats.forget()
+    before = cases.runtime.seconds["filter"].count
+
+    cases.ban.failing = True
+
+    assert isinstance(cases.outcome(), Rejection)
+    assert cases.runtime.seconds["filter"].count == before + 1
