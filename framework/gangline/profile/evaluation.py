@@ -126,15 +126,25 @@ class Evaluator(Scoring):
         self.deadline.check()
         for impl in self._pre_cycle:
             impl.call(pod)
+        if not self._holds(last, pod):
+            self.repeats.drop()
+            return None
         entry = last.entry
-        if not holds(last, pod) or self.kept.identity(pod) != entry.key or not self.kept.refresh(entry, pod):
-            return None
-        if not self.repeats.is_settled(entry, last.scores):
-            return None
         cycle = Cycle(entry.shared, entry.skipped, self.deadline)
         if self._dynamic_scorers:
             cycle.feasible = entry.show()
         return cycle, last
+
+    def _holds(self, last: Repeatable, pod: PodInfo) -> bool:
+        """Whether only kept answers decide as in the last attempt; they are up to date then. Raises PluginError."""
+        entry = last.entry
+        return (
+            holds(last, pod)
+            and self.kept.identity(pod) == entry.key
+            and self.kept.refresh(entry, pod)
+            and self.repeats.is_settled(entry, last.scores)
+            and entry.counted() > 1
+        )
 
     def _error(self, result: Filtered) -> Status | None:
         """The first error that a filter meets on a node which all filters before let through."""

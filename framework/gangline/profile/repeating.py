@@ -51,6 +51,10 @@ class Repeats:
         """Repeat no attempt before this one."""
         self._entry = self._last = None
 
+    def drop(self) -> None:
+        """Repeat the last attempt no more; the next one of its identity may be repeated."""
+        self._last = None
+
     def note(self, filtered: Filtered, scores: Scores) -> None:
         """An attempt has chosen a node by kept answers alone; the second one of an identity may be repeated."""
         entry = filtered.entry

@@ -94,8 +94,6 @@ class Runtime(BindingPoints):
         filtered = time.perf_counter()
         cycle, last = found
         chosen = self.evaluator.choose_again(last)
-        if chosen is None:
-            return None
         self.seconds["filter"].observe(filtered - start)
         self.seconds["score"].observe(time.perf_counter() - filtered)
         return cycle, chosen

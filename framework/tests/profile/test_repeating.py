@@ -328,3 +328,23 @@ def test_an_attempt_that_fails_is_measured_as_often_whether_or_not_it_repeats_an
 
     assert isinstance(cases.outcome(), Rejection)
     assert cases.runtime.seconds["filter"].count == before + 1
+
+
+def test_an_attempt_that_cannot_be_repeated_any_more_is_not_looked_at_for_each_pod() -> None:
+    class Counting(Careful):
+        cycles = 0
+
+        @hookimpl
+        def pre_cycle(self) -> None:
+            self.cycles += 1
+
+    cases = Cases(Counting)
+    cases.known()
+    cases.ban.banned = "n1"
+    cases.decide()
+    before = cases.ban.cycles
+
+    for _ in range(4):
+        cases.decide()
+
+    assert cases.ban.cycles == before + 4
