@@ -109,6 +109,15 @@ def _serve_no_more(cache: Cache, handle: Any) -> None:
     cache.store(SERVICES).remove("default", "s")
 
 
+def _repels(cache: Cache, handle: Any) -> None:
+    """Somebody else has put a pod on a node that lets no pod with the label into its rack."""
+    cache.upsert_pod(cache.record(make_pod("repelling", node="n1", **{**LIKE["alone"], "labels": {"app": "y"}})))
+
+
+def _repels_no_more(cache: Cache, handle: Any) -> None:
+    cache.remove_pod(make_pod("repelling").metadata.uid)
+
+
 NODES = st.one_of(
     st.lists(some.nodes, max_size=4).map(lambda nodes: [make_node("n4", gpus=8, pods=110), *nodes]),
     st.integers(2, 5).map(lambda count: [make_node(name, gpus=8, cpu=16) for name in some.NODES[:count]]),
@@ -117,7 +126,7 @@ STEPS = st.one_of(
     st.tuples(st.just("decide"), st.sampled_from(list(LIKE)), st.integers(1, 5)),
     st.tuples(st.just("decide"), st.sampled_from(["small", "one gpu", "image", "labelled"]), st.integers(3, 9)),
     st.tuples(st.just("change"), histories.steps()),
-    st.tuples(st.just("change"), st.sampled_from([_serve, _serve_no_more])),
+    st.tuples(st.just("change"), st.sampled_from([_serve, _serve_no_more, _repels, _repels_no_more])),
     st.tuples(st.just("nominate"), st.sampled_from(some.NODES), st.integers(0, 9)),
 )
 
@@ -160,8 +169,9 @@ LABELLED, IMAGE = ("decide", "labelled", 5), ("decide", "image", 5)
         [LABELLED, ("change", _serve), LABELLED, ("change", _serve_no_more), LABELLED],
         [IMAGE, ("change", _with_image), IMAGE],
         [LABELLED, ("decide", "company", 1), LABELLED],
+        [LABELLED, ("change", _repels), LABELLED, ("change", _repels_no_more), LABELLED],
     ],
-    ids=["a service", "an image", "an affinity"],
+    ids=["a service", "an image", "an affinity", "an anti-affinity"],
 )
 def test_what_begins_to_matter_between_like_pods_is_seen(steps: list[tuple[Any, ...]]) -> None:
     nodes = [make_node(f"n{number}", gpus=8, cpu=16, labels=labels) for number, labels in enumerate(ZONED)]

@@ -95,7 +95,8 @@ class Hooks:
 
         If this plugin answers SKIP to `pre_filter` and `pre_score` of a pod, it would answer SKIP for each pod with the
         same class, labels, annotations, owners and claims, as long as this hook answers an equal value for that pod.
-        None promises nothing. Called in each attempt, so it has to be quick: a version of what is read, for example.
+        None promises nothing. Called in each attempt, after `pre_cycle`, so it has to be quick: a version of what is
+        read, for example. A plugin that writes to the cycle although it answers SKIP is called for each attempt.
         """
 
     @hookspec

@@ -18,7 +18,7 @@ from gangline.profile.leading import BestRows
 from gangline.state.changes import ChangeLog
 from gangline.state.node_view import Rows
 from gangline.state.pods import PodInfo
-from gangline.status import BoolColumn, CodeColumn, Narrow, ScoreColumn, Status
+from gangline.status import BoolColumn, CodeColumn, Narrow, ScoreColumn, Status, read_only
 
 _BYTES = 4096
 """The size of an entry without its arrays and shared values: lists, maps and sets, and the headers of the arrays."""
@@ -75,7 +75,7 @@ class Entry(msgspec.Struct, eq=False):
     count: int = -1
     """The number of feasible nodes; -1 if they have not been counted since several rows have changed."""
     shown: BoolColumn | None = None
-    """`feasible` for plugins, read-only; None until a plugin is shown it."""
+    """See `show`; None until a plugin is shown it."""
     scores: Scores | None = None
     """None before the scores are first asked for, and after scores that were asked for once have been dropped: see
     `Kept.scores`."""
@@ -89,6 +89,12 @@ class Entry(msgspec.Struct, eq=False):
         if self.count < 0:
             self.count = int(np.count_nonzero(self.feasible))
         return self.count
+
+    def show(self) -> BoolColumn:
+        """`feasible` for plugins, read-only."""
+        if self.shown is None:
+            self.shown = read_only(self.feasible)
+        return self.shown
 
     def keep(self, name: str, index: slice | Rows, verdicts: CodeColumn) -> None:
         """Store a filter's verdicts at these rows; the column gets more bits if the new verdicts need them."""

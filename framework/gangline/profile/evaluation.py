@@ -26,7 +26,7 @@ from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.keeping import Kept
 from gangline.profile.members import Preparing, identities_of
 from gangline.profile.narrowing import mask_of, nothing_left
-from gangline.profile.repeating import Repeatable
+from gangline.profile.repeating import Repeatable, holds
 from gangline.profile.scoring import Scoring
 from gangline.state.node_view import Int64Column, Rows
 from gangline.state.nodes import Nodes
@@ -126,10 +126,25 @@ class Evaluator(Scoring):
         self.deadline.check()
         for impl in self._pre_cycle:
             impl.call(pod)
-        entry = last.entry
-        if self.kept.identity(pod) != entry.key or not self.kept.refresh(entry, pod):
+        if not self._holds(last, pod):
+            self.repeats.drop()
             return None
-        return Cycle(entry.shared, entry.skipped, self.deadline), last
+        entry = last.entry
+        cycle = Cycle(entry.shared, entry.skipped, self.deadline)
+        if self._dynamic_scorers:
+            cycle.feasible = entry.show()
+        return cycle, last
+
+    def _holds(self, last: Repeatable, pod: PodInfo) -> bool:
+        """Whether only kept answers decide as in the last attempt; they are up to date then. Raises PluginError."""
+        entry = last.entry
+        return (
+            holds(last, pod)
+            and self.kept.identity(pod) == entry.key
+            and self.kept.refresh(entry, pod)
+            and self.repeats.is_settled(entry, last.scores)
+            and entry.counted() > 1
+        )
 
     def _error(self, result: Filtered) -> Status | None:
         """The first error that a filter meets on a node which all filters before let through."""

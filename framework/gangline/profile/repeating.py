@@ -15,7 +15,6 @@ from collections.abc import Hashable
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from gangline.profile.entries import Entry, Filtered, Scores
 from gangline.profile.implementations import CompiledProfile, SkipKey
@@ -52,6 +51,10 @@ class Repeats:
         """Repeat no attempt before this one."""
         self._entry = self._last = None
 
+    def drop(self) -> None:
+        """Repeat the last attempt no more; the next one of its identity may be repeated."""
+        self._last = None
+
     def note(self, filtered: Filtered, scores: Scores) -> None:
         """An attempt has chosen a node by kept answers alone; the second one of an identity may be repeated."""
         entry = filtered.entry
@@ -63,7 +66,9 @@ class Repeats:
     def _repeatable(self, filtered: Filtered, entry: Entry, scores: Scores) -> Repeatable | None:
         pod, skipped = filtered.pod, filtered.skipped
         called = [name for name in self._pre_filters if name not in entry.skipped]
-        if not all([name in skipped for name in (*called, *self._filters)]) or self._may_fail(entry):
+        if not all([name in skipped for name in (*called, *self._filters)]):
+            return None
+        if filtered.cycle.export() or filtered.cycle.annotations:  # another attempt would lack what plugins wrote
             return None
         names = dict.fromkeys((*called, *self._scorers))
         asked = [self._keys[name] for name in names if name in self._keys]
@@ -72,21 +77,34 @@ class Repeats:
         keys = said(asked, pod)
         return None if keys is None else Repeatable(pod, entry, scores, asked, keys)
 
-    def _may_fail(self, entry: Entry) -> bool:
-        """Whether a verdict on a node may be an error, which would fail the attempt."""
-        changing = {impl.name for impl in entry.changing}
-        for name, first in self._failing:
-            codes = entry.codes.get(name)
-            if codes is not None and (name in changing or codes.max(initial=np.uint8(0)) >= first):
-                return True
-        return False
-
     def of(self, pod: PodInfo) -> Repeatable | None:
-        """The last attempt, if plugins that are called for each attempt can only say again what they said there."""
+        """The last attempt, if it was for a like pod; see `holds`."""
         last = self._last
         if last is None or not _are_like(pod, last.pod) or last.entry.scores is not last.scores:
             return None
-        return last if said(last.asked, pod) == last.keys else None
+        return last
+
+    def is_settled(self, entry: Entry, scores: Scores) -> bool:
+        """Whether the best row follows from the sum of scores: no verdict on a node may be an error, which would fail
+        the attempt, and no normalized score makes a difference.
+        """
+        for name, first in self._failing:
+            codes = entry.codes.get(name)
+            if codes is not None and codes.max(initial=0) >= first:
+                return False
+        return all(scores.constant.values())
+
+
+def holds(last: Repeatable, pod: PodInfo) -> bool:
+    """Whether plugins that are called for each attempt can only say again what they said in the last one."""
+    for each, known in zip(last.asked, last.keys, strict=True):
+        try:
+            if not bool(each.ask(pod) == known):
+                return False
+        except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
+            each.failures.raised(each.name, "skip_key", error)
+            return False
+    return True
 
 
 def said(asked: list[SkipKey], pod: PodInfo) -> list[Hashable] | None:

@@ -84,14 +84,16 @@ class Runtime(BindingPoints):
         if self._trackers.broken:
             return None
         start = time.perf_counter()
-        found = self.evaluator.again(pod)
+        try:
+            found = self.evaluator.again(pod)
+        except BaseException:  # it fails the attempt as in `filter`, and is measured as there
+            self.seconds["filter"].observe(time.perf_counter() - start)
+            raise
         if found is None:
             return None
         filtered = time.perf_counter()
         cycle, last = found
         chosen = self.evaluator.choose_again(last)
-        if chosen is None:
-            return None
         self.seconds["filter"].observe(filtered - start)
         self.seconds["score"].observe(time.perf_counter() - filtered)
         return cycle, chosen

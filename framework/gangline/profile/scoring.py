@@ -88,14 +88,12 @@ class Scoring:
         filtered.place = self._best_of(ranked)
         return int(index[filtered.place])
 
-    def choose_again(self, last: Repeatable) -> Chosen | None:
-        """As `choose`, for an entry that is up to date; None if there is no choice."""
+    def choose_again(self, last: Repeatable) -> Chosen:
+        """As `choose`, for an entry that is up to date, with several feasible nodes."""
         entry, scores = last.entry, last.scores
-        if (count := entry.counted()) < 2:
-            return None
         best = (scores.leaders or self.kept.leaders(entry, scores)).rows
         row = int(best[self._one_in(len(best))])
-        return Chosen(row, count, (scores.told, [column.item(row) for column in scores.columns]))
+        return Chosen(row, entry.counted(), (scores.told, [column.item(row) for column in scores.columns]))
 
     def _best_of_all(self, filtered: Filtered, scores: Scores, answers: _Answers) -> int:
         """The best feasible row by scores that need no normalization."""
@@ -207,9 +205,7 @@ class Scoring:
         if filtered.feasible is not entry.feasible:
             cycle.feasible = read_only(filtered.feasible)
         else:
-            if entry.shown is None:
-                entry.shown = read_only(entry.feasible)
-            cycle.feasible = entry.shown
+            cycle.feasible = entry.show()
         view = self._nodes.view()
         found = []
         for impl in self._dynamic_scorers:

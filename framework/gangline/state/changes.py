@@ -141,8 +141,8 @@ class Changes:
         self._read += len(rows)
 
     def last(self, kind: int) -> int:
-        """The position after the last change of this kind; 0 if there was none."""
-        return self._after.get(kind, 0)
+        """The position after the last change of this kind, alone or among others; 0 if there was none."""
+        return max([after for kinds, after in self._after.items() if kinds & kind], default=0)
 
     def kinds_since(self, position: int) -> int:
         """The kinds of all changes since position, ORed."""

@@ -8,8 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gangline import SKIP, SPECS, CodeColumn, NodeView, PodInfo, Reason, ScoreColumn, Status, codes, hookimpl
-from gangline.deciding.scheduling import Decision, decide
+from gangline import (
+    NODE,
+    SKIP,
+    SPECS,
+    CodeColumn,
+    Cycle,
+    NodeView,
+    PodInfo,
+    Reason,
+    ScoreColumn,
+    StateKey,
+    Status,
+    codes,
+    hookimpl,
+)
+from gangline.deciding.scheduling import Decision, Rejection, decide
 from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
 from gangline.state.cache import Cache
@@ -61,16 +75,19 @@ class Emptiest:
 class Cases:
     """Pods that follow each other on four nodes."""
 
-    def __init__(self, ban: type[Ban]) -> None:
+    def __init__(self, ban: type[Ban], *others: type) -> None:
         self.cache: Cache = cluster([make_node(f"n{i}", cpu=16) for i in range(4)])
-        self.runtime: Runtime = make_runtime(self.cache, ban, NodeResourcesFit, Emptiest)
+        self.runtime: Runtime = make_runtime(self.cache, ban, NodeResourcesFit, Emptiest, *others)
         self.ban: Any = self.runtime.profile.plugins["Ban"]
         self._number = 0
 
-    def decide(self, **fields: Any) -> str:
+    def outcome(self, **fields: Any) -> Decision | Rejection:
         self._number += 1
         pod = self.cache.record(make_pod(f"p{self._number}", cpu=1, **fields))
-        outcome = decide(Unit([pod], added=0.0), self.runtime, self.cache, {})
+        return decide(Unit([pod], added=0.0), self.runtime, self.cache, {})
+
+    def decide(self, **fields: Any) -> str:
+        outcome = self.outcome(**fields)
         assert isinstance(outcome, Decision), outcome
         return outcome.node
 
@@ -157,3 +174,177 @@ def test_a_bad_key_costs_an_attempt_and_nothing_else(said: Callable[[Ban], Hasha
 
     assert cases.ban.asked == before + 4 and len(nodes) == 4
     assert (("Ban", "skip_key") in cases.runtime.failures.counts) is faults
+
+
+class Marked:
+    """Prefers marked nodes by scores that are normalized."""
+
+    name = "Marked"
+    reads = NODE
+
+    @hookimpl
+    def score(self, nodes: NodeView) -> ScoreColumn:
+        return nodes.label("mark").exists.astype(np.float64)
+
+    @hookimpl
+    def normalize_score(self, scores: ScoreColumn) -> ScoreColumn:
+        return 100.0 * scores
+
+
+class Unreadable:
+    """Marked nodes make the attempt fail."""
+
+    name = "Unreadable"
+    reads = NODE
+    errors_from = 1
+    reasons = (Reason("the mark cannot be read"),)
+
+    @hookimpl
+    def filter(self, nodes: NodeView) -> CodeColumn:
+        return codes(nodes.label("mark").exists)
+
+
+def test_a_normalized_score_that_begins_to_differ_between_like_pods_counts() -> None:
+    cases = Cases(Careful, Marked)
+    cases.known()
+
+    cases.cache.upsert_node(make_node("n2", cpu=16, labels={"mark": ""}))
+
+    assert {cases.decide() for _ in range(3)} == {"n2"}
+
+
+def test_a_filter_that_begins_to_fail_between_like_pods_fails_the_attempt() -> None:
+    cases = Cases(Careful, Unreadable)
+    cases.known()
+
+    cases.cache.upsert_node(make_node("n2", cpu=16, labels={"mark": ""}))
+
+    outcome = cases.outcome()
+    assert isinstance(outcome, Rejection) and outcome.is_error and "the mark cannot be read" in outcome.message
+
+
+def test_a_key_is_asked_for_after_what_plugins_do_before_each_cycle() -> None:
+    class Timed(Careful):
+        due = ""
+
+        @hookimpl
+        def pre_cycle(self) -> None:
+            self.banned = self.due
+
+    cases = Cases(Timed)
+    cases.known()
+    assert cases.decide() == "n0"
+
+    cases.ban.due = "n1"  # this would be the next node
+
+    assert "n1" not in {cases.decide() for _ in range(6)}
+
+
+class Touchy:
+    """A key that cannot be compared with another one."""
+
+    def __eq__(self, other: object) -> bool:
+        if self is not other:
+            raise RuntimeError("no comparison")
+        return True
+
+    def __hash__(self) -> int:
+        return 1
+
+
+def test_keys_that_cannot_be_compared_cost_an_attempt_and_nothing_else() -> None:
+    class Odd(Careful):
+        said = staticmethod(lambda ban: Touchy())
+
+    cases = Cases(Odd)
+    before = cases.known()
+
+    nodes = {cases.decide() for _ in range(4)}
+
+    assert cases.ban.asked == before + 4 and len(nodes) == 4
+    assert ("Ban", "skip_key") in cases.runtime.failures.counts
+
+
+_REMEMBERED: StateKey[str] = StateKey("Ban.remembered")
+
+
+def test_what_a_plugin_remembers_although_it_skips_is_there_for_each_pod() -> None:
+    class Remembering(Careful):
+        @hookimpl
+        def pre_filter(self, pod: PodInfo, cycle: Cycle) -> Status | None:  # type: ignore[override]
+            cycle.write(_REMEMBERED, pod.name)
+            return SKIP
+
+        @hookimpl
+        def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
+            assert cycle.read(_REMEMBERED) == pod.name
+
+    cases = Cases(Remembering)
+    cases.known()
+
+    assert len({cases.decide() for _ in range(4)}) == 4
+
+
+def test_plugins_know_the_feasible_nodes_of_each_pod_after_they_were_scored() -> None:
+    class Scoring(Careful):
+        seen: tuple[int, ...] = ()
+
+        @hookimpl
+        def pre_score(self) -> Status:
+            return SKIP
+
+        @hookimpl
+        def score(self, nodes: NodeView) -> ScoreColumn:
+            raise AssertionError("the score is skipped")
+
+        @hookimpl
+        def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
+            self.seen += (int(np.count_nonzero(cycle.feasible)),)
+
+    cases = Cases(Scoring)
+    before = cases.known()
+
+    assert len({cases.decide() for _ in range(4)}) == 4
+    assert cases.ban.asked == before and cases.ban.seen == (4,) * 8
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_an_attempt_that_fails_is_measured_as_often_whether_or_not_it_repeats_another(known: bool) -> None:
+    class Failing(Careful):
+        failing = False
+
+        @hookimpl
+        def pre_cycle(self) -> None:
+            if self.failing:
+                raise RuntimeError("no cycle")
+
+    cases = Cases(Failing)
+    cases.known()
+    if not known:
+        cases.runtime.evaluator.repeats.forget()
+    before = cases.runtime.seconds["filter"].count
+
+    cases.ban.failing = True
+
+    assert isinstance(cases.outcome(), Rejection)
+    assert cases.runtime.seconds["filter"].count == before + 1
+
+
+def test_an_attempt_that_cannot_be_repeated_any_more_is_not_looked_at_for_each_pod() -> None:
+    class Counting(Careful):
+        cycles = 0
+
+        @hookimpl
+        def pre_cycle(self) -> None:
+            self.cycles += 1
+
+    cases = Cases(Counting)
+    cases.known()
+    cases.ban.banned = "n1"
+    cases.decide()
+    before = cases.ban.cycles
+
+    for _ in range(4):
+        cases.decide()
+
+    assert cases.ban.cycles == before + 4

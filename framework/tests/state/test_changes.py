@@ -258,3 +258,14 @@ def test_a_log_takes_only_kinds_that_exist(kind: Any) -> None:
             each()
 
     assert log.position == 0
+
+
+def test_the_last_change_of_a_kind_may_be_one_of_several_kinds() -> None:
+    changes = Changes()
+    assert changes.last(NODE) == 0
+
+    changes.note(0, NODE)
+    changes.note(1, NODE | PODS)
+    changes.note(2, OWN)
+
+    assert (changes.last(NODE), changes.last(PODS), changes.last(OWN)) == (2, 2, 3)
