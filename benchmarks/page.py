@@ -102,8 +102,13 @@ def served(nodes: int, churn: float) -> Iterator[ServedProcess]:
 
 async def _follow(session: aiohttp.ClientSession, url: str) -> None:
     """A viewer: the picture once, then its changes, as the browser asks for them."""
-    async with session.get(f"{url}/state") as answer:
-        position = (await answer.json())["id"]
+    position = ""
+    while not position:
+        async with session.get(f"{url}/state") as answer:
+            if answer.status == 429:  # too many pictures for one viewer at a time
+                await asyncio.sleep(float(answer.headers["Retry-After"]))
+            else:
+                position = (await answer.json())["id"]
     while True:
         async with session.get(f"{url}/events", headers={"Last-Event-ID": position}) as answer:
             async for line in answer.content:

@@ -42,12 +42,15 @@ class Browser:
         """Errors and warnings on the console, and exceptions."""
 
     @asynccontextmanager
-    async def open(self, url: str, **options: Any) -> AsyncIterator[Page]:
-        """A new page, as soon as it is live, for the time of the block; options are those of playwright's contexts."""
+    async def open(self, url: str, is_live: bool = True, **options: Any) -> AsyncIterator[Page]:
+        """A new page, as soon as it is live if it is to be, for the time of the block; options are those of
+        playwright's contexts.
+        """
         async with self._page(options) as page:
             await page.add_init_script(_FRAMES)
             await page.goto(url)
-            await expect(page.locator("#connection")).to_have_text("live", timeout=PATIENCE)
+            if is_live:
+                await expect(page.locator("#connection")).to_have_text("live", timeout=PATIENCE)
             yield page
 
     @asynccontextmanager
@@ -103,6 +106,12 @@ async def chromium(program: str) -> AsyncIterator[Browser]:
             yield Browser(browser)
         finally:
             await browser.close()
+
+
+async def view(page: Page, name: str) -> None:
+    """Go to a view."""
+    await page.get_by_role("navigation").get_by_role("link", name=name, exact=True).click()
+    await expect(page.locator(f"#{name.lower()}")).to_be_visible(timeout=PATIENCE)
 
 
 async def hindrances(page: Page, rules: Sequence[str] = ()) -> list[str]:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 import pytest
+import pytest_asyncio
 
 from gangline_e2e import binaries, processes, sources
 from gangline_e2e.api import Api
-from gangline_e2e.browser import find_chromium
+from gangline_e2e.browser import Browser, chromium, find_chromium
 from gangline_e2e.chart import Helm
 from gangline_e2e.errors import NoControlPlane
 from gangline_e2e.gpu_crds import install
@@ -59,6 +60,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == HERE:
             item.add_marker(ignored)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def started(chromium_program: str) -> AsyncIterator[Browser]:
+    """A chromium for all stories."""
+    async with chromium(chromium_program) as found:
+        yield found
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def browser(started: Browser) -> AsyncIterator[Browser]:
+    """A chromium whose pages must not complain of anything."""
+    started.complaints.clear()
+    yield started
+    assert started.complaints == []
 
 
 @pytest.fixture(scope="session")

@@ -5,17 +5,14 @@ The browser is a real one. The cluster is made up, except in the last story.
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import Page, expect
 
 from gangline.remedies import Remedies, Remedy, RemedyCost, RemedyKind
-from gangline_e2e.browser import PATIENCE, Browser, chromium, first_picture, hindrances, work_of_frames
+from gangline_e2e.browser import PATIENCE, Browser, first_picture, hindrances, view, work_of_frames
 from gangline_e2e.scenes import busy, small
 from gangline_e2e.shown import MadeUp
 
@@ -25,29 +22,7 @@ MEASURED = """() => {
   const map = document.getElementById("canvas"), ratio = Math.min(2, window.devicePixelRatio || 1);
   return map.width === Math.round(map.clientWidth * ratio) && map.height === Math.round(map.clientHeight * ratio);
 }"""
-UNREACHABLE = "The scheduler is unreachable; trying again …"
 SCRIPT = "<script>document.title='pwned'</script><img src=x onerror=document.title='pwned'>"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def started(chromium_program: str) -> AsyncIterator[Browser]:
-    """A chromium for all stories."""
-    async with chromium(chromium_program) as found:
-        yield found
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def browser(started: Browser) -> AsyncIterator[Browser]:
-    """A chromium whose pages must not complain of anything."""
-    started.complaints.clear()
-    yield started
-    assert started.complaints == []
-
-
-async def view(page: Page, name: str) -> None:
-    """Go to a view."""
-    await page.get_by_role("navigation").get_by_role("link", name=name, exact=True).click()
-    await expect(page.locator(f"#{name.lower()}")).to_be_visible(timeout=PATIENCE)
 
 
 async def expect_a_node_in_sight(page: Page) -> None:
@@ -174,54 +149,24 @@ async def test_the_last_hours_are_curves_with_words_and_a_table(browser: Browser
         await expect(rows.first).to_contain_text("44 of 128")
 
 
-async def test_what_changes_in_the_cluster_changes_on_the_page(browser: Browser) -> None:
-    shown = small()
-    async with shown.served() as url, browser.open(url) as page:
-        await view(page, "Nodes")
-        shown.bind("late", 15, range(4), "other")
-        shown.report(15, sick=[7])
+@pytest.mark.parametrize("view_name", ["Nodes", "Queue"])
+async def test_on_paper_a_view_is_as_long_as_it_is_and_not_wider_than_the_paper(
+    browser: Browser, view_name: str
+) -> None:
+    shown = busy()
+    for number in range(60):
+        shown.wait(f"late-{number}", f"0/16 nodes are available: {number} Insufficient nvidia.com/gpu.")
+        shown.change_node(number + 16)
+    async with shown.served() as url, browser.open(url, viewport={"width": 700, "height": 990}) as page:
+        await view(page, view_name)
+        await page.emulate_media(media="print")
+        last = page.locator(f"#{view_name.lower()} tbody tr").last
+        box = await last.bounding_box()
+        tall, wide = await page.evaluate("() => [document.body.scrollHeight, document.body.scrollWidth]")
 
-        row = page.locator("#nodes tbody tr").nth(15)
-        await expect(row).to_contain_text("4 of 8", timeout=PATIENCE)
-        await expect(row).to_contain_text("other/late")
-        await expect(row).to_contain_text("1 sick")
-        shown.cache.remove_node("node-15")
-        await expect(page.locator("#nodes tbody tr")).to_have_count(15)
-
-
-@pytest.mark.parametrize("status", [0, 502], ids=["no answer", "gangline ui has none"])
-async def test_a_scheduler_that_does_not_answer_is_unreachable_until_it_answers(browser: Browser, status: int) -> None:
-    async with small().served() as url, browser.open(url) as page:
-        await page.route(
-            "**/ui/state", lambda route: route.fulfill(status=status, body="why") if status else route.abort()
-        )
-        await page.reload()
-        await expect(page.locator("#connection")).to_have_text(UNREACHABLE)
-        await page.unroute("**/ui/state")
-        await expect(page.locator("#connection")).to_have_text("live")
-    browser.complaints.clear()  # of requests in vain
-
-
-async def test_changes_that_never_come_are_noticed_also_after_they_were_refused(browser: Browser) -> None:
-    asked, again = 0, asyncio.Event()
-
-    async def answer(route: Route) -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 2:
-            await route.fulfill(status=503, body="too many streams")
-            return
-        await route.abort()
-        if asked == 3:
-            again.set()
-
-    async with small().served() as url, browser.open(url) as page:
-        await page.route("**/ui/events?*", answer)
-        await page.reload()
-        await again.wait()
-        await expect(page.locator("#connection")).to_have_text("live")
-        await expect(page.locator("#connection")).to_have_text(UNREACHABLE)
-    browser.complaints.clear()  # of requests in vain
+        assert box is not None and box["y"] + box["height"] <= tall and wide <= 700
+        assert await page.locator(".scroll:visible").evaluate("e => e.scrollHeight - e.clientHeight") <= 1
+        assert await page.get_by_role("navigation").is_hidden()
 
 
 async def test_filters_leave_out_what_does_not_fit(browser: Browser) -> None:
@@ -282,6 +227,22 @@ async def test_names_are_text(browser: Browser) -> None:
 
         assert await page.title() == "Gangline"
         assert await page.locator("img").count() == 0
+
+
+@pytest.mark.parametrize("width", [360, 1280], ids=["phone", "screen"])
+async def test_the_longest_names_fit(browser: Browser, width: int) -> None:
+    shown = MadeUp(2)
+    shown.bind("p" * 253, 0, range(2), "n" * 63)
+    shown.wait("w" * 253, "0/2 nodes are available: " + "x" * 400, namespace="all")
+    async with shown.served() as url, browser.open(url, viewport={"width": width, "height": 740}) as page:
+        for name in VIEWS:
+            await view(page, name)
+            assert await page.evaluate("() => document.documentElement.scrollWidth") <= width, name
+        await view(page, "Queue")
+        await page.get_by_label("Namespace").select_option(value="all")  # is a namespace, and not all of them
+
+        await expect(page.locator("#queue tbody tr")).to_have_count(1)
+        assert await page.get_by_label("Namespace").evaluate("e => e.selectedOptions[0].text") == "all"
 
 
 async def test_the_page_fits_on_a_phone(browser: Browser) -> None:

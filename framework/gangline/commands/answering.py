@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from gangline.api.plugin import Clock
 from gangline.api.pod_group import Problem
 from gangline.clock import SystemClock
@@ -39,8 +41,7 @@ class Placed:
     """The decision as the running scheduler remembers it; None if it remembers none, or does not answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class GangReport:
+class GangReport(msgspec.Struct, frozen=True, rename="camel"):
     """The decision on a gang now, as a whole."""
 
     name: str
@@ -207,12 +208,14 @@ def gang_of(judged: Judged, runtime: Runtime, pod: PodInfo, clock: Clock) -> Gan
     unit = _unit(judged, runtime, pod, clock)
     held = runtime.admit(unit.members)
     if not held.is_success:
-        return replace(report, message=held.message)
+        return msgspec.structs.replace(report, message=held.message)
     nominations = runtime.handle.nominated()
     outcome: GroupDecision | GroupRejection = decide_group(
         unit, runtime, judged.cluster, nominations, clock.monotonic()
     )
     if isinstance(outcome, GroupRejection):
-        return replace(report, message=outcome.message)
+        return msgspec.structs.replace(report, message=outcome.message)
     places = {member.pod.key: member.node for member in outcome.members}
-    return replace(report, places=places, placement=outcome.placement, score=outcome.score, message=outcome.why_left)
+    return msgspec.structs.replace(
+        report, places=places, placement=outcome.placement, score=outcome.score, message=outcome.why_left
+    )

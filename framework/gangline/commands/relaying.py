@@ -41,7 +41,7 @@ _BACK = (
 )
 """The headers of an answer that are passed on to the browser."""
 AGAIN = 3
-"""Seconds after which a page without a scheduler is loaded again, and another replica is looked for."""
+"""Seconds after which a page without a scheduler asks again, and another replica is looked for."""
 _LOST_PAGE = """\
 <!doctype html>
 <html lang="en">
@@ -49,19 +49,27 @@ _LOST_PAGE = """\
   <meta charset="utf-8">
   <meta name="viewport" content="width=device-width, initial-scale=1">
   <meta name="color-scheme" content="light dark">
-  <meta http-equiv="refresh" content="{seconds}">
   <title>Gangline: no scheduler answers</title>
+  <script src="{script}" defer></script>
 </head>
 <body>
   <main>
     <h1>The scheduler is unreachable</h1>
     <p role="status">{why}</p>
     <p>The page comes back by itself when the scheduler answers. Until then check that the scheduler runs, and the
-      network. <a href="/ui">Try again now</a></p>
+      network. <a href="{path}">Try again now</a></p>
   </main>
 </body>
 </html>
 """
+_SCRIPT_PATH = f"{PATH}/again.js"
+_SCRIPT = f"""\
+setInterval(async () => {{
+  const answer = await fetch("{PATH}", {{ method: "HEAD" }}).catch(() => null);
+  if (answer && answer.status !== 502) location.reload();
+}}, {1000 * AGAIN});
+"""
+"""Loads the page again as soon as the scheduler answers, and not before: who reads the page is not disturbed."""
 _SILENCE = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=30.0)
 
 
@@ -124,7 +132,12 @@ class Relay:
         self._ended = asyncio.Event()
         app = web.Application(middlewares=[for_this_machine])
         app.add_routes(
-            [web.get("/", self._enter), web.get(PATH, self._pass_on), web.get(f"{PATH}/{{file}}", self._pass_on)]
+            [
+                web.get("/", self._enter),
+                web.get(_SCRIPT_PATH, _script),
+                web.get(PATH, self._pass_on),
+                web.get(f"{PATH}/{{file}}", self._pass_on),
+            ]
         )
         self._listener = Listener(app, f"127.0.0.1:{port}", "--port")
 
@@ -193,11 +206,15 @@ class Relay:
 
 
 def _unreachable(why: str, is_page: bool) -> web.Response:
-    """The answer while the scheduler does not answer: for a page one that a browser loads again by itself."""
+    """The answer while the scheduler does not answer: for a page one that asks again by itself."""
     if not is_page:
         return web.Response(status=502, text=f"{why}\n", headers=HEADERS)
-    text = _LOST_PAGE.format(seconds=AGAIN, why=html.escape(why))
+    text = _LOST_PAGE.format(path=PATH, script=_SCRIPT_PATH, why=html.escape(why))
     return web.Response(status=502, text=text, content_type="text/html", headers=HEADERS)
+
+
+async def _script(request: web.Request) -> web.Response:
+    return web.Response(text=_SCRIPT, content_type="text/javascript", headers=HEADERS)
 
 
 def _unknown() -> web.Response:

@@ -12,7 +12,9 @@ def show_remedies(found: Remedies | None, why_not: str | None, screen: Console) 
     if found is None or found.note or why_not is not None:
         return
     screen.print()
-    if not found.remedies and found.tried == 1:
+    if not found.remedies and not found.tried:
+        screen.print("No change was found that could be tried.")
+    elif not found.remedies and found.tried == 1:
         screen.print("The one change that was tried would not let it start.")
     elif not found.remedies:
         screen.print(f"No single change of {found.tried} that were tried would let it start.")

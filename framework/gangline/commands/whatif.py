@@ -27,7 +27,7 @@ from gangline.commands.remedying import show_remedies
 from gangline.commands.running import Judges
 from gangline.commands.seeing import point_out_emptiness
 from gangline.commands.snapshot import recorded
-from gangline.commands.supposing import SupposedGang, parse_gang, suppose
+from gangline.commands.supposing import NAME, SupposedGang, parse_gang, suppose
 from gangline.errors import ConfigError
 from gangline.explain.snapshots import RecordedClient
 from gangline.kube.interface import Client
@@ -36,6 +36,8 @@ from gangline.profile.runtime import first_grouping
 from gangline.remedies import Remedies
 
 _MOST_ROWS = 100
+_ITSELF = f"gang {NAME}/{NAME}: "
+"""What messages begin with. The user knows no gang of this name."""
 
 
 class Supposition(msgspec.Struct, frozen=True, rename="camel"):
@@ -167,7 +169,7 @@ def ask(judged: Judged, gang: SupposedGang, by: Judges, clock: Clock) -> Supposi
         placement=report.placement if report is not None else "",
         score=report.score if report is not None else 0.0,
         nodes=dict(sorted(Counter(places.values()).items())),
-        message=report.message if report is not None else "",
+        message=report.message.removeprefix(_ITSELF) if report is not None else "",
         remedies=remedies,
     )
 

@@ -15,8 +15,9 @@ The way from objects to an allocation:
    alternatives; `dealing` says whether devices suffice for requests whose candidates overlap, `counters` for which
    devices enough is left of the counters that they consume, and `locating` on which nodes they are. For the other
    nodes, and for the node that is chosen, `cutting` cuts out a `problem`: devices become bits, and equal nodes become
-   equal problems. `likeness` finds equal nodes before that, so that one is asked for all; `solving` keeps the answers.
-   For claims that pods on several nodes share, `reaching` tells which nodes may use a device together.
+   equal problems. `likeness` finds equal nodes before that, in `matrices`, so that one is asked for all; `solving`
+   keeps the answers. For claims that pods on several nodes share, `reaching` tells which nodes may use a device
+   together.
 6. `search` solves a problem: the first solution of kube-scheduler's depth-first search, device by device. `holding` is
    the state of the search. `outlook` proves by counting that a branch has no solution, so that the search does not
    enter the branch. A search ends after a limited number of steps, and its answer says that it gave up.

@@ -26,11 +26,12 @@ from gangline.dra.asking import MOST_DEVICES, Alternative, Ask, read
 from gangline.dra.candidates import USABLE, Candidates
 from gangline.dra.counters import CounterRoom
 from gangline.dra.counting import Counted, Counting
-from gangline.dra.cutting import Cut, Cutter, Unallocatable, problem_of, state_of, within
+from gangline.dra.cutting import Cut, Unallocatable, problem_of, state_of, within
+from gangline.dra.kept_cuts import KeptCuts
 from gangline.dra.layout import DeviceLayout
 from gangline.dra.likeness import alike
-from gangline.dra.links import Outline
 from gangline.dra.losses import Losses
+from gangline.dra.matrices import OwnDevices
 from gangline.dra.problem import NodeProblem
 from gangline.dra.reaching import Reaching
 from gangline.dra.reading import CONSUMES, SHAREABLE
@@ -39,7 +40,7 @@ from gangline.dra.rows import RowNumbers
 from gangline.dra.search import Ending, SearchAnswer
 from gangline.dra.selecting import Selectors
 from gangline.dra.sharing import Values
-from gangline.dra.solving import Solver
+from gangline.dra.solving import ProblemShape, Solver
 from gangline.dra.standing import Standing
 from gangline.dra.stock import DeviceStock, stock
 from gangline.dra.units import Units
@@ -52,13 +53,6 @@ Order = Literal["upstream", "best"]
 """The order in which devices are tried: kube-scheduler's order, or the devices with the least loss first."""
 SharedOn = Mapping[int, NDArray[np.intp]]
 """By number of a claim: the rows of the nodes, all of which must be able to use the devices of the claim."""
-_MOST_CUT_BYTES = 16 << 20
-"""Bytes of the cuts of one question, at most."""
-_CUT_BYTES = 1500
-"""Bytes of a cut without its positions, about."""
-_POSITION_BYTES = 150
-_FEW = 4096
-"""If at most this many nodes have changed, only their cuts are forgotten, else all cuts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +88,7 @@ class Allocator:
         self.losses = Losses(standing, selectors.properties, selectors.check)
         self.units = Units(standing, self.losses)
         self._layout = DeviceLayout(standing)
+        self._own_devices = OwnDevices(standing.table)
         self._counter_room = CounterRoom(standing, selectors.properties, selectors.check)
 
     def within(self, deadline: Deadline) -> AbstractContextManager[None]:
@@ -104,9 +99,10 @@ class Allocator:
         """What nodes have for the claims of a pod. Raises InvalidObject: no node can have anything for such claims."""
         ask = read(claims, self._classes)
         candidates = Candidates(ask, self._standing, self._selectors)
-        counting = Counting(candidates, self._counter_room)
+        counting = Counting(candidates, self._counter_room, self._own_devices)
+        weighing = Weighing(candidates, self.losses, self._own_devices)
         return PodAllocator(
-            ask, candidates, counting, self._share_id, self._solver, self.losses, self.units, self._layout
+            ask, candidates, counting, weighing, self._share_id, self._solver, self.losses, self.units, self._layout
         )
 
 
@@ -118,6 +114,7 @@ class PodAllocator:
         ask: Ask,
         candidates: Candidates,
         counting: Counting,
+        weighing: Weighing,
         share_id: Callable[[], str],
         solver: Solver,
         losses: Losses,
@@ -132,19 +129,14 @@ class PodAllocator:
         self._losses = losses
         self._units = units
         self._layout = layout
-        self._weighing = Weighing(candidates, losses)
+        self._weighing = weighing
         self._reaching = Reaching(candidates)
-        self._cutter = Cutter(candidates, solver)
-        self._cuts: dict[int, Cut] = {}
-        self._outlines: dict[int, Outline | None] = {}
-        """By row of a node that has a cut: its outline, for the order `best`; see `losses`."""
-        self._cut_bytes = 0
-        self._moved = candidates.table.moved.position
+        self._cuts = KeptCuts(candidates, solver, losses)
 
     @property
     def nbytes(self) -> int:
         """Bytes of everything that is kept for the question."""
-        return self._candidates.nbytes + self._cut_bytes
+        return self._candidates.nbytes + self._cuts.nbytes
 
     def counted(self, size: int, nodes: NDArray[np.int64] | None = None, is_bare: bool = False) -> Counted:
         """The counts for the nodes in these rows; without `nodes`, for the nodes in the first `size` rows.
@@ -203,9 +195,20 @@ class PodAllocator:
         """The devices of the nodes in these rows for the first request."""
         return stock(self._candidates, self._layout, nodes)
 
-    def alike(self, nodes: NDArray[np.int64]) -> Iterator[list[int]]:
-        """The nodes in these rows, in groups with equal problems: see `likeness`."""
-        return alike(self._candidates, self._layout, nodes)
+    def verdicts(self, nodes: NDArray[np.int64]) -> Iterator[tuple[list[int], NodeVerdict | SearchAnswer]]:
+        """The nodes in these rows, in groups with equal problems, each with a solution, or why there is none."""
+        shapes: dict[int, ProblemShape] = {}
+        for group in alike(self._candidates, self._layout, nodes):
+            self.check()
+            shape = shapes.get(group.content)
+            answer = shape.answers.get(group.state) if shape is not None else None
+            if answer is not None and answer.culprit is None:  # who names a culprit names a device of the node
+                yield group.nodes, answer if answer.ending is Ending.FOUND else self._refusal(answer, [])
+                continue
+            found = self._found(group.nodes[0])
+            if group.content >= 0 and (made := self._cuts.shape_of(group.nodes[0])) is not None:
+                shapes[group.content] = made
+            yield group.nodes, found if isinstance(found, NodeVerdict) else found[2]
 
     def on(
         self,
@@ -239,11 +242,9 @@ class PodAllocator:
             yield self._named(self._counting.combinations[first]), np.flatnonzero(firsts == first)
         places = np.flatnonzero(firsts < 0)
         where = dict(zip(nodes[places].tolist(), places.tolist(), strict=True))
-        for group in self.alike(nodes[places]):
-            self.check()
-            found = self._found(group[0])
+        for group, found in self.verdicts(nodes[places]):
             if not isinstance(found, NodeVerdict):
-                given = dict.fromkeys(number for _, number, _ in found[2].given)
+                given = dict.fromkeys(number for _, number, _ in found.given)
                 yield self._named(given), np.array([where[node] for node in group], dtype=np.int64)
 
     def _named(self, numbers: Iterable[int]) -> Chosen:
@@ -254,11 +255,6 @@ class PodAllocator:
             for each in map(alternatives.__getitem__, numbers)
             if requests[each.claim][each.request].is_prioritized and (each.is_all or each.count)
         )
-
-    def refusal(self, node: int) -> NodeVerdict | None:
-        """Why the node in this row lacks devices for some of the claims; None if it has devices for all of them."""
-        found = self._found(node)
-        return found if isinstance(found, NodeVerdict) else None
 
     def reached(self, size: int) -> tuple[list[BoolColumn], BoolColumn]:
         """For the first `size` nodes: the sets of nodes that may use one free device together, and which nodes have a
@@ -271,7 +267,7 @@ class PodAllocator:
     ) -> tuple[Cut, Hashable | None, SearchAnswer] | NodeVerdict:
         """A solution for the node in this row, with the state of the node's devices; or why there is none."""
         try:
-            found = self._cut(node)
+            found = self._cuts.of(node)
             state = state_of(self._candidates, found) if shared_on is None else None
             answer = self._answer(found, state, shared_on)
         except Unallocatable as error:
@@ -293,7 +289,7 @@ class PodAllocator:
         """The answer in the order `best`. It is kept by the states of the devices, unless a device may be shared or
         consumes counters.
         """
-        outline = self._outline(node, found) if found.is_plain and state is not None else None
+        outline = self._cuts.outline(node, found) if found.is_plain and state is not None else None
         if outline is None:
             return self._solved_best(found, first, shared_on)
         key = state, self._candidates.standing.states[outline.rows].tobytes(), outline.groups
@@ -302,12 +298,6 @@ class PodAllocator:
             answer = self._solved_best(found, first, shared_on)
             self._solver.keep(found.shape, key, answer)
         return answer
-
-    def _outline(self, node: int, found: Cut) -> Outline | None:
-        if node not in self._outlines:
-            self._outlines[node] = self._losses.outline(node, found.devices.numbers)
-            self._cut_bytes += _POSITION_BYTES * len(found.devices.rows)
-        return self._outlines[node]
 
     def _solved_best(self, found: Cut, first: SearchAnswer, shared_on: SharedOn | None) -> SearchAnswer:
         stakes = self._losses.stakes(found.devices.numbers, found.devices.pools)
@@ -326,31 +316,6 @@ class PodAllocator:
         rows = np.array(found.devices.numbers, dtype=np.int64)
         allowed = {claim: self._reaching.reaches_all(rows, nodes) for claim, nodes in shared_on.items()}
         return within(problem, self._candidates, allowed)
-
-    def _cut(self, node: int) -> Cut:
-        moved = self._candidates.table.moved
-        if self._moved != moved.position:
-            changed = moved.since(self._moved, _FEW)
-            if changed is None:
-                self._forget()
-            else:
-                for row in changed[0].tolist():
-                    self._cuts.pop(row, None)
-                    self._outlines.pop(row, None)
-            self._moved = moved.position
-        found = self._cuts.get(node)
-        if found is None:
-            if self._cut_bytes > _MOST_CUT_BYTES:
-                self._forget()
-            found = self._cuts[node] = self._cutter.cut(node)
-            self._cut_bytes += _CUT_BYTES + _POSITION_BYTES * len(found.devices.rows)
-        return found
-
-    def _forget(self) -> None:
-        self._cuts.clear()
-        self._cutter.forget()
-        self._outlines.clear()
-        self._cut_bytes = 0
 
     def _check_count(self, problem: NodeProblem) -> None:
         """Raise Unallocatable if a claim gets more devices than it may have, whichever alternatives are chosen."""

@@ -62,10 +62,10 @@ class Candidates:
         """By row: the flags MEANT, USABLE and FAILS of the device for the alternative with this number."""
         return self._columns[self.kind_of[number]].values
 
-    def matter(self, rows: RowNumbers) -> BoolColumn:
+    def matter(self, rows: RowNumbers | slice) -> BoolColumn:
         """For each of the given rows: whether the device has a flag for some alternative."""
-        found = np.zeros(len(rows), dtype=np.uint8)
-        for column in self._columns:
+        found = np.array(self._columns[0].values[rows]) if self._columns else np.zeros_like(self.table.node[rows])
+        for column in self._columns[1:]:
             found |= column.values[rows]
         return found > 0
 
@@ -89,7 +89,9 @@ class Candidates:
             of_kind = [self._consumed(kind, alternative, row) is not None for row in rows[places[first]].tolist()]
             meant[places] = np.array(of_kind, dtype=np.bool_)[codes]
         usable = meant & self.properties.tolerated(alternative.tolerations, rows)
-        found: Flags = MEANT * meant.astype(np.uint8) + USABLE * usable + FAILS * (verdicts >= FAILURE)
+        found: Flags = MEANT * meant.view(np.uint8)
+        found |= USABLE * usable.view(np.uint8)
+        found |= FAILS * (verdicts >= FAILURE).view(np.uint8)
         return found
 
     def _consumed(self, kind: int, alternative: Alternative, row: int) -> _Consumption | None:

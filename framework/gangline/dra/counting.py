@@ -19,9 +19,10 @@ from gangline.dra.candidates import FAILS, MEANT, USABLE, Candidates
 from gangline.dra.counters import DEPENDS, LACKS, CounterRoom
 from gangline.dra.dealing import ENDLESS, Cells, DeviceDemand, Room, deal
 from gangline.dra.locating import located
+from gangline.dra.matrices import OwnDevices, equal_columns, picked
 from gangline.dra.properties import MISSING, Codes
 from gangline.dra.reading import CONSUMES, SHAREABLE
-from gangline.dra.rows import RowNumbers, kinds
+from gangline.dra.rows import RowNumbers, kinds, packed
 from gangline.dra.standing import IN_USE
 from gangline.dra.ways import DeviceWant, Way, Ways
 from gangline.status import BoolColumn
@@ -40,6 +41,10 @@ _FEW = 3
 """Up to this number of nodes a search is faster than counting each way."""
 _MOST_WAYS = 16
 """Ways that are counted, each with a pass over all devices."""
+_MANY = 256
+"""Of so many nodes, or more, one of each kind is counted."""
+_NO_CODE = -1
+"""Stands for a device that a node does not have."""
 
 
 class Counted(NamedTuple):
@@ -108,10 +113,11 @@ class _Usable(NamedTuple):
 class Counting:
     """Counts nodes for one ask."""
 
-    def __init__(self, candidates: Candidates, counter_room: CounterRoom) -> None:
+    def __init__(self, candidates: Candidates, counter_room: CounterRoom, own_devices: OwnDevices) -> None:
         self._candidates = candidates
         self._table = candidates.table
         self._counter_room = counter_room
+        self._own_devices = own_devices
         self._ways = ways = Ways(candidates.ask, candidates.kind_of)
         self._numbers = {want: number for number, want in reversed([*enumerate(ways.wants)])}
         """By want: the number of one of its alternatives."""
@@ -162,6 +168,37 @@ class Counting:
         self, ways: list[Way], size: int, nodes: NDArray[np.int64] | None, is_bare: bool, may_overlap: bool = True
     ) -> list[_CountedWay]:
         scene = self._scene(size, nodes, is_bare)
+        alike = self._alike(scene, size, nodes) if any(len(way) > 1 for way in ways) else None
+        if alike is None:
+            return self._counted_on(scene, ways, may_overlap)
+        numbers, first = alike
+        some = self._scene(size, first if nodes is None else nodes[first], is_bare, scene.unsure[first])
+        counted = self._counted_on(some, ways, may_overlap)
+        return [_CountedWay(each.is_open[numbers], each.room[numbers], each.is_vague[numbers]) for each in counted]
+
+    def _alike(
+        self, scene: _Scene, size: int, nodes: NDArray[np.int64] | None
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]] | None:
+        """By node: a number, equal for nodes for which counting says the same. By number: the place of such a node.
+
+        None if it is faster to count each node.
+        """
+        if scene.special is not None or not isinstance(scene.rows, slice) or len(scene.unsure) < _MANY:
+            return None
+        rows = self._own_devices.rows(size)
+        if rows is None:
+            return None
+        of = slice(None) if nodes is None else nodes
+        matters = self._candidates.matter(scene.rows)
+        flags = [self._candidates.flags(number) for number in self._candidates.firsts]
+        kinds_of = packed([matters & scene.free, *flags])
+        values = zip(self._ways.attributes, scene.values, strict=True)
+        relatives = [self._own_devices.relative(name, codes, rows)[:, of] for name, codes in values]
+        matrix = packed([picked(kinds_of, rows[:, of], _NO_CODE), *relatives])
+        numbers, first = equal_columns(np.vstack([scene.unsure, matrix]))
+        return None if len(first) > len(numbers) // 2 else (numbers, first)
+
+    def _counted_on(self, scene: _Scene, ways: list[Way], may_overlap: bool) -> list[_CountedWay]:
         usable = {want: self._usable(want, number, scene) for want, number in self._numbers.items()}
         bound = [each.devices for want, each in usable.items() if want.is_bound]
         cells = _cells(scene, bound, self._ways.is_distinct) if bound else None
@@ -171,7 +208,9 @@ class Counting:
             found.append(_counted_way(way, usable, scene, cells, may_overlap))
         return found
 
-    def _scene(self, size: int, nodes: NDArray[np.int64] | None, is_bare: bool) -> _Scene:
+    def _scene(
+        self, size: int, nodes: NDArray[np.int64] | None, is_bare: bool, unsure: BoolColumn | None = None
+    ) -> _Scene:
         rows, place = located(self._table, size, nodes)
         here = place >= 0
         traits = self._table.traits[rows]
@@ -187,7 +226,7 @@ class Counting:
             here & self._free(rows, is_bare),
             [each.values[rows] for each in self._attributes],
             self._special(rows, is_shared, draws, is_bare) if are_special else None,
-            self._unsure(size if nodes is None else len(nodes), None if nodes is None else nodes.tolist(), is_bare),
+            self._unsure(size, nodes, is_bare) if unsure is None else unsure,
             is_bare,
         )
 
@@ -236,17 +275,18 @@ class Counting:
         taken = self._candidates.standing.is_taken(rows)
         return np.ones(len(taken), dtype=np.bool_) if is_bare else ~taken
 
-    def _unsure(self, size: int, nodes: list[int] | None, is_bare: bool) -> BoolColumn:
+    def _unsure(self, size: int, of: RowNumbers | None, is_bare: bool) -> BoolColumn:
         """Nodes that may use devices which other nodes may use too, and which matter here. If all devices of a kind are
         asked for, also nodes that see a pool which cannot be used.
         """
+        nodes = None if of is None else of.tolist()
         pools = [*self._table.unusable_pools] if self._has_all else []
         for placed in self._table.wide_pools if nodes is None else self._table.wide_pools_of(nodes):
             self._candidates.check()
             rows = placed.rows[self._table.node[placed.rows] < 0]
             if any(self._matters(want, number, rows, is_bare) for want, number in self._numbers.items()):
                 pools.append(placed)
-        unsure = np.zeros(size, dtype=np.bool_)
+        unsure = np.zeros(size if nodes is None else len(nodes), dtype=np.bool_)
         for reach in [placed.pool.reach for placed in pools]:
             unsure |= reach.mask(size) if nodes is None else np.array([node in reach for node in nodes])
         return unsure

@@ -136,7 +136,9 @@ def _room(part: Sequence[DeviceDemand], place: RowNumbers, size: int, cells: Cel
     where, size_of = (place, size) if cells is None else (cells.numbers, len(cells.node))
     needs = [each.need if isinstance(each.need, int) or cells is None else each.need[cells.node] for each in part]
     if len(part) == 1:
-        room = np.bincount(where[part[0].devices], minlength=size_of) // np.maximum(needs[0], 1)
+        at = np.flatnonzero(part[0].devices)  # faster than to select by the column itself
+        room = np.bincount(where[at], minlength=size_of)
+        room = room if isinstance(needs[0], int) and needs[0] <= 1 else room // np.maximum(needs[0], 1)
         return room if part[0].is_kept else np.where(room > 0, ENDLESS, 0)
     pattern, width = _patterns(part), 1 << len(part)
     own = _counts(pattern, where, size_of, width)

@@ -60,6 +60,8 @@ class DeviceLayout:
         self._left: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """By node: a number that stands for what is left of the counters of its pools, plus one; 0 if the counters have
         to be read."""
+        self._last: tuple[RowNumbers, LaidOut] | None = None
+        """The nodes of which `of` was asked last, and their devices."""
 
     def is_hard(self, nodes: RowNumbers) -> BoolColumn:
         """For each of these nodes: whether its devices cannot be compared with those of other nodes; see `likeness`."""
@@ -72,8 +74,13 @@ class DeviceLayout:
         return int(self._lengths[nodes].sum())
 
     def of(self, nodes: RowNumbers) -> LaidOut:
-        """The devices of these nodes."""
+        """The devices of these nodes; nobody may write to them."""
         self._read(nodes)
+        if self._last is None or not np.array_equal(nodes, self._last[0]):
+            self._last = np.array(nodes), self._laid_out(nodes)
+        return self._last[1]
+
+    def _laid_out(self, nodes: RowNumbers) -> LaidOut:
         lengths = self._lengths[nodes]
         ends = np.cumsum(lengths)
         total = int(ends[-1]) if len(ends) else 0
@@ -123,6 +130,7 @@ class DeviceLayout:
                 self._starts[gone] = 0
                 self._left[gone] = 0
             self._moved = moved.position
+            self._last = None
         size = int(nodes.max(initial=-1)) + 1
         self._starts, self._lengths = grown(self._starts, size), grown(self._lengths, size)
         self._hard, self._left = grown(self._hard, size), grown(self._left, size)

@@ -66,21 +66,21 @@ class Links:
         )
         self._moved = self._table.moved.position
 
-    def crowds(self, nodes: Sequence[int]) -> tuple[RowNumbers, Values]:
-        """The devices of these nodes, and for each device the fraction of the devices in its groups that are free:
-        0 to 1, weighted over the levels.
+    def crowds(self, rows: RowNumbers) -> Values:
+        """For each device the fraction of the devices in its groups that are free: 0 to 1, weighted over the levels.
+
+        `rows` are all devices that some nodes have for themselves.
         """
-        rows = self._table.rows_on(nodes)
         found = np.zeros(len(rows))
         if not len(rows):
-            return rows, found
+            return found
         place = self._table.node[rows]
         is_free = self._standing.states[rows] == 0
         for name, weight in zip(LEVELS, WEIGHTS, strict=True):
             numbers, firsts = kinds([place, self._properties.attribute(name).values[rows]])
             free = np.bincount(numbers[is_free], minlength=len(firsts))
             found += weight * (free / np.bincount(numbers))[numbers]
-        return rows, found
+        return found
 
     def groups(self, rows: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], Groups]:
         """By device: the number of its group on each level. By level and group: how many devices are free, and how many

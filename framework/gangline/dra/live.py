@@ -54,7 +54,7 @@ class Devices(KeptDevices):
         with self._within(deadline):
             try:
                 if question.refresh(len(nodes.whole)):
-                    question.search(nodes, deadline)
+                    question.search(nodes)
             finally:
                 self._questions.measure(asked)
         return question.codes(nodes)

@@ -156,20 +156,21 @@ class Losses:
         if nodes is None:
             pools = [placed for placed in table.placed if placed.pool.condition is PoolCondition.USABLE]
             rows = np.arange(len(table))
+            own = table.rows_on(np.unique(table.node[table.node >= 0]).tolist())
         else:
-            pools = list(dict.fromkeys(placed for node in nodes for placed in table.pools_of(node)))
-            rows = np.unique(np.concatenate([*(placed.rows for placed in pools), np.arange(0)]))
-            rows = np.union1d(rows, table.rows_on(nodes))
+            pools = list(dict.fromkeys([placed for node in nodes for placed in table.pools_of(node)]))
+            own = table.rows_on(nodes)
+            rows = np.unique(np.concatenate([*[placed.rows for placed in pools], own]))
         if not len(rows):
             return
-        crowds = self._crowds(rows, np.unique(table.node[table.node >= 0]).tolist() if nodes is None else nodes)
+        crowds = self._crowds(rows, own)
         small = SIZE * self._size(rows) + CROWD * (self.rooms(rows) + crowds)
         lost = np.zeros(len(rows))
         for placed in pools:
             if placed.pool.counters and self._consumes_more(placed.rows).any():
                 divided = self._of_pool(placed)
-                own = np.isin(divided.rows, placed.rows) & (table.node[divided.rows] >= 0)
-                lost[np.searchsorted(rows, divided.rows[own])] = self._lost_of(placed, divided)[own]
+                here = np.isin(divided.rows, placed.rows) & (table.node[divided.rows] >= 0)
+                lost[np.searchsorted(rows, divided.rows[here])] = self._lost_of(placed, divided)[here]
         lost[~self._consumes_more(rows)] = 0.0
         lost[self._standing.states[rows] & TAKEN > 0] = np.inf
         cells[rows] = small + lost
@@ -193,15 +194,14 @@ class Losses:
         found: NDArray[np.bool_] = (self._table.traits[rows] & CONSUMES > 0) & ~is_counted
         return found
 
-    def _crowds(self, rows: RowNumbers, nodes: Sequence[int]) -> Values:
+    def _crowds(self, rows: RowNumbers, own: RowNumbers) -> Values:
         """The fraction of the devices in the groups of each device that are free (`links`); 0 for devices that may be
         shared or consume counters.
 
-        `rows` ascend, and contain the devices of these nodes.
+        `rows` ascend, and contain `own`: all devices that some nodes have for themselves.
         """
         found = np.zeros(len(rows))
-        own, crowds = self._links.crowds(nodes)
-        found[np.searchsorted(rows, own)] = crowds
+        found[np.searchsorted(rows, own)] = self._links.crowds(own)
         found[self._table.traits[rows] & (SHAREABLE | CONSUMES) > 0] = 0.0
         return found
 

@@ -7,7 +7,6 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline.deadline import Deadline
 from gangline.dra.allocator import NodeVerdict, PodAllocator
 from gangline.dra.counting import FITS, NONE, OPEN, Counted, Outcomes
 from gangline.dra.sharing import Values
@@ -153,7 +152,7 @@ class Question:
             self._wanted = turnover, self.pod.wanted()
         return self._wanted[1]
 
-    def search(self, nodes: NodeView, deadline: Deadline) -> None:
+    def search(self, nodes: NodeView) -> None:
         """Search the nodes of the view that counting leaves open. Raises DeadlineExceeded.
 
         Nodes that were searched before the deadline are not searched again. Nodes with equal problems are searched
@@ -162,10 +161,8 @@ class Question:
         is_open = (self._codes[nodes.index] == _NOT_SEARCHED) & nodes.alive
         if not is_open.any():
             return
-        for rows in self.pod.alike(nodes.rows[is_open]):
-            deadline.check()
-            refusal = self.pod.refusal(rows[0])
-            self._codes[rows] = 0 if refusal is None else self._code(refusal)
+        for rows, found in self.pod.verdicts(nodes.rows[is_open]):
+            self._codes[rows] = self._code(found) if isinstance(found, NodeVerdict) else 0
 
     def refresh(self, size: int) -> bool:
         """Count the nodes again for which something has changed, for `size` rows of nodes.

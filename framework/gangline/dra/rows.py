@@ -12,7 +12,7 @@ from gangline.state.changes import NODE, Changes
 
 T = TypeVar("T", bound=np.generic)
 _MOST_CODES = 2**31
-"""`kinds` numbers combinations anew when their numbers have grown beyond this, so that no number overflows."""
+"""Combinations are numbered anew when their numbers have grown beyond this, so that no number overflows."""
 RowNumbers = NDArray[np.int64]
 
 
@@ -27,16 +27,9 @@ def grown(cells: NDArray[T], size: int) -> NDArray[T]:
 
 def kinds(columns: Iterable[NDArray[Any]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Numbers for what rows differ in over some columns, and the first position of each number."""
-    codes, width = np.zeros(0, dtype=np.int64), 1
-    for column in columns:
-        least = int(column.min())
-        size = int(column.max()) - least + 1
-        own = column.astype(np.int64) - least
-        codes = codes * size + own if width > 1 else own
-        width *= size
-        if width > _MOST_CODES:
-            codes = np.unique(codes, return_inverse=True)[1].ravel()
-            width = int(codes.max()) + 1
+    codes, width = _packed(columns)
+    if width == 1:
+        return np.zeros(len(codes), dtype=np.intp), np.zeros(1, dtype=np.intp)
     if width > 4 * len(codes):
         _, first, numbers = np.unique(codes, return_index=True, return_inverse=True)
         return numbers.ravel(), first
@@ -44,6 +37,32 @@ def kinds(columns: Iterable[NDArray[Any]]) -> tuple[NDArray[np.intp], NDArray[np
     firsts[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # of several values for one place numpy keeps the last one
     present = firsts >= 0
     return (np.cumsum(present) - 1)[codes], firsts[present]
+
+
+def packed(columns: Iterable[NDArray[Any]]) -> NDArray[np.int32]:
+    """Numbers for what cells differ in over some columns, or matrices of one shape; none is negative."""
+    return _packed(columns)[0].astype(np.int32)
+
+
+def _packed(columns: Iterable[NDArray[Any]]) -> tuple[NDArray[np.int64], int]:
+    """As `packed`, with a number that is larger than all of the numbers."""
+    codes, width = np.zeros(0, dtype=np.int64), 1
+    for column in columns:
+        least = int(column.min())
+        size = int(column.max()) - least + 1
+        own = column.astype(np.int64)
+        if least:
+            own -= least
+        if width > 1:
+            codes *= size
+            codes += own
+        else:
+            codes = own
+        width *= size
+        if width > _MOST_CODES:
+            codes = np.unique(codes, return_inverse=True)[1].reshape(codes.shape)
+            width = int(codes.max()) + 1
+    return codes, width
 
 
 class Rows:

@@ -7,8 +7,8 @@ different for every device, so the time is checked before each kind (`within`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import numpy as np
@@ -85,6 +85,22 @@ def compile_with_lists(expression: str) -> SelectorProgram:
     return _Selector(expression, has_lists=True)
 
 
+class _Within:
+    """The block of `Selectors.within`. Devices of a gang are given in one block each, and a generator takes longer."""
+
+    __slots__ = ("_deadline", "_selectors")
+
+    def __init__(self, selectors: Selectors, deadline: Deadline) -> None:
+        self._selectors = selectors
+        self._deadline = deadline
+
+    def __enter__(self) -> None:
+        self._deadline = self._selectors.exchange(self._deadline)
+
+    def __exit__(self, *_: object) -> None:
+        self._selectors.exchange(self._deadline)
+
+
 class Selectors:
     """Verdicts of expressions on the devices of a table."""
 
@@ -101,8 +117,10 @@ class Selectors:
 
     def verdicts(self, expressions: tuple[str, ...]) -> Codes:
         """By row: YES where all expressions hold; else the verdict of the first expression that is not YES."""
-        found = np.full(len(self._table), YES, dtype=np.int32)
-        for expression in expressions:
+        if not expressions:
+            return np.full(len(self._table), YES, dtype=np.int32)
+        found = np.array(self._column(expressions[0]))
+        for expression in expressions[1:]:
             np.copyto(found, self._column(expression), where=found == YES)
         return found
 
@@ -130,16 +148,16 @@ class Selectors:
         finally:
             self._judged.measure(expression)
 
-    @contextmanager
-    def within(self, deadline: Deadline) -> Iterator[None]:
+    def within(self, deadline: Deadline) -> AbstractContextManager[None]:
         """A block in which verdicts, and work that calls `check`, raise DeadlineExceeded when they take longer; the
         verdicts so far are kept.
         """
+        return _Within(self, deadline)
+
+    def exchange(self, deadline: Deadline) -> Deadline:
+        """From now on this deadline counts; returns the one that counted before."""
         before, self._deadline = self._deadline, deadline
-        try:
-            yield
-        finally:
-            self._deadline = before
+        return before
 
     def check(self) -> None:
         """Raise DeadlineExceeded if the deadline of the block around has passed: see `within`."""
@@ -207,7 +225,7 @@ class _Judged:
         of_kind = [
             self._verdict(program, tuple(int(column[at]) for column in columns), int(rows[at])) for at in first.tolist()
         ]
-        return np.array(of_kind, dtype=np.int32)[codes]
+        return np.array(of_kind, dtype=np.int32)[codes] if len(of_kind) > 1 else of_kind[0]
 
     def _column_of(self, path: Path) -> Callable[[], Codes]:
         properties, table = self._properties, self._table

@@ -14,26 +14,42 @@ from numpy.typing import NDArray
 from gangline.dra.candidates import USABLE, Candidates
 from gangline.dra.locating import located
 from gangline.dra.losses import Losses
+from gangline.dra.matrices import Matrix, OwnDevices, picked
 from gangline.dra.rows import RowNumbers
 from gangline.dra.sharing import Values
 
 Chosen = frozenset[tuple[int, str]]
 """Claims, by number, and names of the alternatives that are chosen."""
 
+_FEW = 4
+"""So many of the least cells of columns, or fewer, are found faster than by sorting the columns."""
+
 
 class Weighing:
     """Weighs nodes for the claims of one pod."""
 
-    def __init__(self, candidates: Candidates, losses: Losses) -> None:
+    def __init__(self, candidates: Candidates, losses: Losses, own_devices: OwnDevices) -> None:
         self._candidates = candidates
         self._table = candidates.table
         self._losses = losses
+        self._own_devices = own_devices
 
     def weigh(self, size: int, nodes: NDArray[np.int64] | None = None, chosen: Chosen = frozenset()) -> Values:
         """The losses on the nodes in these rows; on the first `size` rows without."""
         losses, needs = self._losses.values, self._needs(chosen)
         rows, place = located(self._table, size, nodes)
+        if isinstance(rows, slice) and (matrix := self._own_devices.rows(size)) is not None:
+            return self._weighed_in(matrix if nodes is None else matrix[:, nodes], needs, losses)
         return self._weighed(needs, losses[rows], rows, place, size if nodes is None else len(nodes))
+
+    def _weighed_in(self, matrix: Matrix, needs: Iterable[tuple[int, int | None]], losses: Values) -> Values:
+        """The losses on the nodes of a matrix of all their devices."""
+        found, is_finite = np.zeros(matrix.shape[1]), np.isfinite(losses)
+        for number, need in needs:
+            is_usable = (self._candidates.flags(number) & USABLE > 0) & is_finite
+            least = _least_rows(picked(np.where(is_usable, losses, np.inf), matrix, np.inf), need)
+            found += np.where(np.isfinite(least), least, 0.0).sum(axis=0)
+        return found
 
     def _needs(self, chosen: Chosen) -> Iterator[tuple[int, int | None]]:
         """By kind of alternatives: the number of one of them, and how many devices the kind needs; None for all."""
@@ -63,6 +79,17 @@ class Weighing:
             usable = np.flatnonzero((flags & USABLE > 0) & (place >= 0) & np.isfinite(losses))
             found += _least(place[usable], losses[usable], need, size)
         return found
+
+
+def _least_rows(matrix: Matrix, need: int | None) -> Matrix:
+    """The least cells of each column, ascending: `need` of them, or all if that is None or there are no more."""
+    if need is None or need > _FEW:
+        return np.sort(matrix, axis=0)[:need]
+    least = np.full((min(need, len(matrix)), matrix.shape[1]), np.inf)
+    for row in matrix:
+        for at in range(len(least)):
+            row, least[at] = np.maximum(row, least[at]), np.minimum(row, least[at])
+    return least
 
 
 def _least(place: RowNumbers, losses: Values, need: int | None, size: int) -> Values:

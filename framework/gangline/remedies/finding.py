@@ -48,6 +48,8 @@ def find_remedies(
 ) -> Remedies:
     """The remedies for a waiting unit; `now` is in seconds of the unit's clock. The cluster is as before afterwards."""
     trial = Trial(unit, runtime, cache, nominations, now)
+    if not cache.nodes.size:
+        return Remedies(trial.name, note="the cluster has no nodes")
     for pod in trial.pods:
         membership = runtime.handle.group_of(pod)
         if isinstance(membership, Problem):
@@ -55,11 +57,13 @@ def find_remedies(
         held = runtime.lets_in(pod)
         if not held.is_success:
             return Remedies(trial.name, note=f"{pod.key} is not tried: {held.plugin}: {held.message}")
+    with trial.finding():
+        if trial.starts():
+            return Remedies(trial.name, note="it would start as things are")
+    trial.tried = 0  # that was no change
     found: list[Remedy] = []
     for finder in _FINDERS:
         with trial.finding():
-            if finder is _FINDERS[0] and trial.starts():
-                return Remedies(trial.name, tried=1, note="it would start as things are")
             for remedy in finder(trial):
                 found.append(remedy)
                 tell(Remedies(trial.name, (remedy,), trial.tried, is_complete=False))

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from gangline import config, model
-from gangline.commands.answering import Answer, answer
+from gangline.commands.answering import Answer, GangReport, answer
 from gangline.commands.explain import _plain, show
 from gangline.commands.output import drawn, told
 from gangline.commands.remedying import show_remedies
@@ -362,6 +362,22 @@ def test_one_change_that_does_not_help_is_told_in_the_singular() -> None:
     text = drawn(lambda screen: show_remedies(Remedies("pod default/p", tried=1), None, screen))
 
     assert text == "\nThe one change that was tried would not let it start.\n"
+
+
+def test_where_no_change_could_be_tried_none_is_counted() -> None:
+    cluster = small(make_node("a"))  # with no GPUs, no taints, and nobody on it
+    cluster.create(PODS, make_pod("p", node_selector={"zone": "b"}, scheduler_name="gangs"))
+
+    found = asked(cluster, POD, Judges(GANGS, "test"))
+
+    assert found.remedies is not None and (found.remedies.tried, found.remedies.note) == (0, "")
+    assert words(found).endswith("\nNo change was found that could be tried.\n")
+
+
+def test_the_fields_of_a_gang_have_names_like_all_others() -> None:
+    found = GangReport("team/train", "job", 4, {}, {}, "", 0.0, "no room")
+
+    assert msgspec.to_builtins(found)["minMember"] == 4
 
 
 def test_a_pod_with_a_node_or_with_a_place_has_no_remedies() -> None:

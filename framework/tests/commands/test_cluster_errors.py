@@ -207,6 +207,23 @@ async def test_all_rights_that_are_missing_are_named_at_once(lab: ClusterOverHtt
             assert said.count(f'cannot list resource "{plural}"') == 1, words
 
 
+async def test_missing_rights_of_one_kind_are_one_sentence(lab: ClusterOverHttp) -> None:
+    user = "system:serviceaccount:default:few"
+    for path, group in (("/api/v1/nodes", ""), ("/api/v1/pods", ""), ("/apis/batch/v1/jobs", "batch")):
+        plural = path.rpartition("/")[2]
+        full = f"{plural}.{group}" if group else plural
+        lab.refused[path] = (
+            403,
+            f'{full} is forbidden: User "{user}" cannot list resource "{plural}"'
+            f' in API group "{group}" at the cluster scope',
+        )
+
+    code, said = await of(lab, "status")
+
+    refused = f'User "{user}" cannot list at the cluster scope: jobs.batch, pods, nodes'
+    assert code == 5 and said.startswith(f"gangline: context lab ({lab.url}): {refused}; ask for")
+
+
 async def test_a_scheduler_that_refuses_or_does_not_answer_has_the_exit_code_of_the_reason(
     forking: Forking,
     lab: ClusterOverHttp,

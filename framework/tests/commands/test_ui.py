@@ -14,7 +14,7 @@ import pytest
 from yarl import URL
 
 from gangline.commands.options import Connection
-from gangline.commands.relaying import AGAIN, Relay, Upstream
+from gangline.commands.relaying import Relay, Upstream
 from gangline.commands.ui import leader_among, seek
 from gangline.errors import ClusterError, ConfigError
 from gangline.kube.access import Access
@@ -204,8 +204,11 @@ async def test_while_the_scheduler_is_gone_a_page_names_it_and_asks_again(relaye
         said = await answer.text()
         assert (answer.status, answer.content_type) == (502, "text/plain")
 
+    async with relayed.browser.get(relayed.url("/ui/again.js")) as answer:
+        assert (answer.status, answer.content_type) == (200, "text/javascript")
+
     why = f"no scheduler answers at https://127.0.0.1:{relayed.page.served.secure_port}: Connection refused"
-    assert said == f"{why}\n" and why in page and f'http-equiv="refresh" content="{AGAIN}"' in page
+    assert said == f"{why}\n" and why in page and '<script src="/ui/again.js" defer>' in page
 
 
 async def test_when_the_pod_that_is_reached_has_gone_another_one_is_looked_for(relayed: Relayed) -> None:

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from gangline.dra import allocator, solving
+from gangline.dra import kept_cuts, solving
 from gangline.errors import InvalidObject
 from gangline.model.resource_slices import ResourceSlice
 
@@ -306,7 +306,7 @@ def shapes() -> int:
 
 
 def test_the_shapes_of_nodes_are_forgotten_with_their_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allocator, "_MOST_CUT_BYTES", 0)
+    monkeypatch.setattr(kept_cuts, "_MOST_CUT_BYTES", 0)
     monkeypatch.setattr(solving, "_MOST_BYTES", 0)
     slices = [
         offer(node, [device(f"d{number}") for number in range(count)], pool=node, nodeName=node)

@@ -24,6 +24,7 @@ from gangline.dra import (
     Standing,
     Usage,
     allocator,
+    kept_cuts,
     properties,
     questions,
     selecting,
@@ -342,7 +343,7 @@ def test_answers_do_not_depend_on_what_is_kept(steps: list[str], seed: int) -> N
         (properties, "_MOST_BYTES"),
         (selecting, "_MOST_BYTES"),
         (solving, "_MOST_BYTES"),
-        (allocator, "_MOST_CUT_BYTES"),
+        (kept_cuts, "_MOST_CUT_BYTES"),
         (table_module, "_WEAR"),
     ]
     with ExitStack() as stack:
@@ -596,7 +597,7 @@ def test_devices_follow_the_labels_that_they_select() -> None:
     assert devices.codes(asked, cache.nodes.view()).tolist()[:3] == [1, 0, 0]
 
 
-_REFUSAL = allocator.PodAllocator.refusal
+_VERDICTS = allocator.PodAllocator.verdicts
 
 
 def test_questions_about_one_node_do_not_search_the_others() -> None:
@@ -608,13 +609,13 @@ def test_questions_about_one_node_do_not_search_the_others() -> None:
     allocations = devices.allocate(asked, CLAIMS[1], 2).allocations
     assert allocations is not None
 
-    with patch.object(allocator.PodAllocator, "refusal", autospec=True, side_effect=_REFUSAL) as refusal:
+    with patch.object(allocator.PodAllocator, "verdicts", autospec=True, side_effect=_VERDICTS) as verdicts:
         devices.take("t", allocations[0])
         assert devices.codes(asked, nodes).tolist()[:4] == [0, 0, 1, 0]
         devices.slice_changed(None, slices[1])
         devices.codes(asked, nodes)
 
-    assert [call.args[1] for call in refusal.call_args_list] == [2]
+    assert [call.args[1].tolist() for call in verdicts.call_args_list] == [[2]]
 
 
 def test_alternatives_are_chosen_for_all_nodes_without_a_search() -> None:

@@ -100,11 +100,8 @@ class ClaimBinding:
         self._writer = ClaimWriter(handle.client)
         self._readiness = readiness
 
-    def reaches(self, allocation: Allocation, node: str) -> bool:
-        """Whether the devices of an allocation can be used on a node."""
-        row = self._handle.nodes.row_of(node)
-        if row is None:
-            return False
+    def reaches(self, allocation: Allocation, node: str, row: int) -> bool:
+        """Whether the devices of an allocation can be used on a node; `row` is the row of the node."""
         if allocation.node_selector is None or _is_for(node, allocation.node_selector):
             return True
         view = self._handle.nodes.at(np.array([row], dtype=np.intp))
@@ -175,9 +172,10 @@ class ClaimBinding:
                 return unschedulable(f'resourceclaim "{claim.metadata.name}" is another one now')
             check(pod, claim, self._ledger.references.group_of(pod))
             allocation = claim.status.allocation
-            if allocation is not None and not self.reaches(allocation, node):
+            row = self._handle.nodes.row_of(node)
+            if allocation is not None and (row is None or not self.reaches(allocation, node, row)):
                 return unschedulable(NOT_HERE)
-            if allocation is not None and self._ledger.references.reserved_as(pod, claim):
+            if allocation is not None and self._ledger.references.is_reserved(pod, claim):
                 return None
             if len(claim.status.reserved_for) >= MOST_CONSUMERS:
                 return unschedulable(IN_USE)
@@ -229,7 +227,7 @@ class ClaimBinding:
 
     def _has_devices(self, pod: PodInfo, claim: model.ResourceClaim) -> bool:
         """Whether a claim has devices that the pod may use."""
-        return claim.status.allocation is not None and bool(self._ledger.references.reserved_as(pod, claim))
+        return claim.status.allocation is not None and self._ledger.references.is_reserved(pod, claim)
 
     # Conditions of devices
 

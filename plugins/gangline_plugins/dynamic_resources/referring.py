@@ -64,6 +64,17 @@ class References:
             return own
         return Reference(GROUP_API, _PLURAL, group.metadata.name, group.metadata.uid)
 
+    def is_reserved(self, pod: PodInfo, claim: model.ResourceClaim) -> bool:
+        """Whether a claim is reserved for the pod, or for the PodGroup that has the name now.
+
+        What is reserved for an earlier PodGroup of the name does not count: kube-controller-manager takes it back.
+        """
+        try:
+            consumers = {pod.uid, self.of(pod, claim).uid}
+        except ClaimProblem:
+            return False
+        return any([each.uid in consumers for each in claim.status.reserved_for])
+
     def reserved_as(self, pod: PodInfo, claim: model.ResourceClaim) -> str:
         """The UID of the consumer as which the pod may use the devices of the claim; "" if it may not.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from gangline import Cycle, Handle, PodInfo, StateKey, Status, unschedulable
+from gangline import Cycle, Handle, NodeView, PodInfo, StateKey, Status, unschedulable
 from gangline_plugins.dynamic_resources.binding import IN_USE, NOT_HERE, ClaimBinding, ReservedClaims
 from gangline_plugins.dynamic_resources.claims import ClaimProblem
 from gangline_plugins.dynamic_resources.extended import is_extended
@@ -37,7 +37,7 @@ class ClaimReserving:
             return unschedulable(f"node {node} has no devices left for the claims of the pod")
         reserved = ReservedClaims(claims, chosen)
         cycle.write(RESERVED, reserved)
-        if not self._are_here(reserved, node):
+        if row is None or not self._are_here(reserved, node, row):
             return unschedulable(NOT_HERE)
         try:
             return unschedulable(IN_USE) if self._is_one_full(pod, reserved) else None
@@ -51,17 +51,18 @@ class ClaimReserving:
         or give it other devices.
         """
         found: list[tuple[Cycle, PodInfo, ReservedClaims]] = []
+        view = self._handle.nodes
         for cycle, pod, node in zip(cycles, pods, nodes, strict=True):
-            reserved = self._certain(pod, node)
+            reserved = self._certain(pod, node, view)
             if reserved is None:
                 return None
             if reserved.claims:
                 found.append((cycle, pod, reserved))
         return partial(self._reserve_found, found)
 
-    def _certain(self, pod: PodInfo, node: str) -> ReservedClaims | None:
+    def _certain(self, pod: PodInfo, node: str, view: NodeView) -> ReservedClaims | None:
         """The claims with the devices that they have already; None if `reserve` has to look at the pod."""
-        ledger, row = self._ledger, self._handle.nodes.row_of(node)
+        ledger, row = self._ledger, view.row_of(node)
         if row is None or ledger.concessions.are_made_by(pod):
             return None
         try:
@@ -70,7 +71,7 @@ class ClaimReserving:
             if chosen is None:
                 return None
             reserved = ReservedClaims(claims, chosen)
-            return reserved if self._are_here(reserved, node) and not self._is_one_full(pod, reserved) else None
+            return reserved if self._are_here(reserved, node, row) and not self._is_one_full(pod, reserved) else None
         except ClaimProblem:
             return None
 
@@ -79,8 +80,8 @@ class ClaimReserving:
             self._ledger.make_firm(pod, reserved.chosen)
             cycle.write(RESERVED, reserved)
 
-    def _are_here(self, reserved: ReservedClaims, node: str) -> bool:
-        return all([self._binding.reaches(each, node) for each in reserved.chosen.values()])
+    def _are_here(self, reserved: ReservedClaims, node: str, row: int) -> bool:
+        return all([self._binding.reaches(each, node, row) for each in reserved.chosen.values()])
 
     def _is_one_full(self, pod: PodInfo, reserved: ReservedClaims) -> bool:
         return any([is_full(self._ledger, pod, each) for each in reserved.claims])

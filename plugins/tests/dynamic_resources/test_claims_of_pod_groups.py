@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangline import Conflict, model, resources
+from gangline import Changes, Conflict, model, resources
 from gangline.simulate import InMemoryServer, SimulatedClient, simulate
 from gangline.testing import Cache, make_node, make_pod
 from gangline.testing.configured import configuration
 from gangline_plugins.dynamic_resources.claims import ClaimProblem, check
+from gangline_plugins.dynamic_resources.referring import References
 
 from .claim_cases import FINALIZER, Cluster, spec
 
@@ -121,6 +122,28 @@ def test_more_pods_than_consumers_may_share_a_claim_of_their_group() -> None:
     cluster.play(lambda: cluster.bound("m0", "m1"))
 
     assert set(cluster.simulated.bound().values()) == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("consumer", "expected"), [("group", True), ("pod", True), ("earlier group", False), ("nobody", False)]
+)
+def test_a_claim_is_reserved_for_the_present_group_of_the_name(consumer: str, expected: bool) -> None:
+    cache = Cache()
+    references = References(cache, Changes())
+    references.set_groups(True)
+    group = model.PodGroupSpec(resource_claims=[entry("gpu")])
+    meta = model.ObjectMeta("train", "default", uid="now")
+    cache.store(resources.POD_GROUPS_V1ALPHA2).upsert(model.PodGroup(meta, group))
+    made = make_pod("m0", resource_claims=[entry("gpu")])
+    made.spec.scheduling_group = model.SchedulingGroup("train")
+    pod = cache.record(made)
+    uid = {"group": "now", "pod": pod.uid, "earlier group": "before"}.get(consumer)
+    kind = ("", "pods", "m0") if consumer == "pod" else GROUP_REFERENCE
+    reserved = [model.ResourceClaimConsumerReference(*kind, uid)] if uid else []
+    status = model.ResourceClaimStatus(reserved_for=reserved)
+    claim = model.ResourceClaim(model.ObjectMeta("shared", "default", uid="c"), spec(), status)
+
+    assert references.is_reserved(pod, claim) is expected
 
 
 def made_for_group(cluster: GroupCluster, **owner: Any) -> None:

@@ -1,6 +1,6 @@
 // Says everything about the node and the workload that are chosen.
 
-import { ago, clock, count, el, link, moment, ranges } from "./dom.js";
+import { ago, clock, count, el, link, moment, ranges, renew } from "./dom.js";
 import { CORDONED, FREE, NOT_READY, inOrder } from "./model.js";
 
 const MOST = 200; // entries of a list
@@ -30,9 +30,11 @@ export function showDetails(model, aside, marked, choose, whys, remedies) {
   const node = model.nodes.get(marked.node), workload = model.workloads.get(marked.workload);
   const parts = [];
   if (workload) parts.push(aboutWorkload(model, workload, choose, whys, remedies));
+  else if (marked.workload !== null) parts.push(el("p", {}, `${marked.name} is no longer there.`));
   if (node) parts.push(aboutNode(model, node, choose));
+  else if (marked.node !== null) parts.push(el("p", {}, `The node ${marked.node} is no longer there.`));
   if (!parts.length) parts.push(el("p", {}, "Choose a node or a workload."));
-  aside.replaceChildren(...parts);
+  renew(aside, parts);
 }
 
 function list(items, make) {
@@ -52,7 +54,7 @@ function aboutNode(model, node, choose) {
   });
   const own = (owner, gpus) => [
     model.workloads.has(owner)
-      ? link(nameOf(model, owner), () => choose({ node: node.name, workload: owner }))
+      ? link(nameOf(model, owner), choose, { node: node.name, workload: owner })
       : ELSEWHERE,
     ` GPU ${ranges(gpus)}`,
   ];
@@ -109,7 +111,7 @@ function aboutWorkload(model, workload, choose, whys, remedies) {
     pods.length
       ? [el("h3", {}, "Members"), list(pods, (pod) => [
           `${pod.name}${gpusOf(pod)} on `,
-          link(pod.node, () => choose({ node: pod.node, workload: workload.number })),
+          link(pod.node, choose, { node: pod.node, workload: workload.number }),
         ])]
       : [],
   );

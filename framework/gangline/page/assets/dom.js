@@ -14,8 +14,23 @@ export function el(tag, attributes, ...children) {
   return made;
 }
 
-export function link(text, onclick) {
-  return el("button", { type: "button", class: "link", onclick }, text);
+// A link that chooses a node, a workload or both. Its attributes say what it chooses, so that `renew` keeps no other link.
+export function link(text, choose, chosen) {
+  const { node = null, workload = null } = chosen;
+  return el("button", { type: "button", class: "link", "data-node": node, "data-workload": workload, onclick: () => choose({ node, workload }) }, text);
+}
+
+// Gives an element these children, and keeps those that it has: with the focus, the selection and the place of scrolling.
+// An element is kept if all its attributes are the same, so they have to say whatever its listeners use.
+export function renew(parent, children) {
+  children.forEach((child, place) => {
+    const old = parent.childNodes[place];
+    if (!old) parent.append(child);
+    else if (old.isEqualNode(child)) return;
+    else if (old instanceof Element && old.cloneNode().isEqualNode(child.cloneNode())) renew(old, [...child.childNodes]);
+    else old.replaceWith(child);
+  });
+  while (parent.childNodes.length > children.length) parent.lastChild.remove();
 }
 
 export function count(number, one, many = `${one}s`) {

@@ -1,6 +1,6 @@
 // The same as on the map, as tables, a page at a time.
 
-import { ago, count, el, link } from "./dom.js";
+import { ago, count, el, link, renew } from "./dom.js";
 import { conditionsOf, nameOf, placeOf } from "./details.js";
 import { byOrder, inOrder, natural } from "./model.js";
 
@@ -8,40 +8,46 @@ const PAGE = 100;
 
 export class Listing {
   constructor(section, caption, columns) {
-    this.section = section;
     this.caption = caption;
     this.columns = columns;
     this.page = 0;
+    const heading = ([name, kind]) => el("th", { scope: "col", role: "columnheader", class: kind }, name);
+    this.title = el("caption", {});
+    this.body = el("tbody", { role: "rowgroup" });
+    this.scroll = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+      el("table", { role: "table" }, // roles are said, because on a phone the rows are no table to look at
+        this.title, el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, columns.map(heading))), this.body));
+    this.earlier = el("button", { type: "button", class: "earlier", onclick: () => this.#turn(-1) }, "Earlier");
+    this.later = el("button", { type: "button", class: "later", onclick: () => this.#turn(1) }, "Later");
+    this.pager = el("div", { class: "pager" }, this.earlier, this.later);
+    section.replaceChildren(this.scroll, this.pager);
   }
 
   show(rows, make) {
+    this.rows = rows;
+    this.make = make;
     const pages = Math.max(1, Math.ceil(rows.length / PAGE));
     this.page = Math.min(this.page, pages - 1);
     const start = this.page * PAGE;
     const shown = rows.slice(start, start + PAGE);
-    const turn = (by) => () => {
-      this.page += by;
-      this.show(rows, make);
-      this.section.querySelector(by < 0 ? ".earlier" : ".later")?.focus();
-    };
-    const range = rows.length > PAGE ? `: ${start + 1} to ${start + shown.length} of ${rows.length}` : `: ${rows.length}`;
-    const heading = ([name, kind]) => el("th", { scope: "col", role: "columnheader", class: kind }, name);
+    const range = rows.length > PAGE ? `${start + 1} to ${start + shown.length} of ${rows.length}` : rows.length || "none";
+    this.title.textContent = `${this.caption}: ${range}`;
     const line = (row) => el("tr", { role: "row" }, make(row).map((cell, column) => this.#cell(cell, column)));
-    const table = el("table", { role: "table" }, // roles are said, because on a phone the rows are no table to look at
-      el("caption", {}, this.caption + range),
-      el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, this.columns.map(heading))),
-      el("tbody", { role: "rowgroup" }, shown.map(line)),
-    );
-    const pager = el("div", { class: "pager" },
-      el("button", { type: "button", class: "earlier", disabled: this.page === 0, onclick: turn(-1) }, "Earlier"),
-      el("button", { type: "button", class: "later", disabled: this.page >= pages - 1, onclick: turn(1) }, "Later"),
-    );
-    const focused = this.section.contains(document.activeElement) ? document.activeElement.textContent : null;
-    this.section.replaceChildren(
-      el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": this.caption }, table),
-      ...(pages > 1 ? [pager] : []),
-    );
-    if (focused) [...this.section.querySelectorAll("button")].find((each) => each.textContent === focused)?.focus();
+    const focused = this.body.contains(document.activeElement) ? document.activeElement.textContent : null;
+    renew(this.body, shown.map(line));
+    if (focused && !this.body.contains(document.activeElement)) // its row stands elsewhere now
+      [...this.body.querySelectorAll("button")].find((each) => each.textContent === focused)?.focus();
+    this.pager.hidden = pages === 1;
+    this.earlier.disabled = this.page === 0;
+    this.later.disabled = this.page === pages - 1;
+  }
+
+  #turn(by) {
+    this.page += by;
+    this.show(this.rows, this.make);
+    this.scroll.scrollTop = 0;
+    const [wanted, other] = by < 0 ? [this.earlier, this.later] : [this.later, this.earlier];
+    (wanted.disabled ? other : wanted).focus();
   }
 
   #cell(cell, column) {
@@ -74,7 +80,7 @@ export class Lists {
 
   #workload(number) {
     const name = nameOf(this.model, number);
-    return this.model.workloads.has(number) ? link(name, () => this.choose({ node: null, workload: number })) : name;
+    return this.model.workloads.has(number) ? link(name, this.choose, { workload: number }) : name;
   }
 
   #nodes(chosen) {
@@ -83,7 +89,7 @@ export class Lists {
     this.nodes.show(nodes, (node) => {
       const owners = [...new Set(node.owners)].filter((owner) => owner !== 0);
       return [
-        link(node.name, () => this.choose({ node: node.name, workload: null })),
+        link(node.name, this.choose, { node: node.name }),
         placeOf(node),
         `${node.used} of ${node.owners.length}`,
         owners.map((owner, place) => [place ? ", " : "", this.#workload(owner)]).flat(),

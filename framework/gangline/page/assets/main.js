@@ -13,11 +13,12 @@ import { Timeline } from "./timeline.js";
 import { Whys } from "./why.js";
 
 const VIEWS = ["map", "nodes", "workloads", "queue", "timeline", "history"];
+const GONE = -1; // the number of no workload
 const $ = (id) => document.getElementById(id);
 
 const model = new Model(), colours = new Colours();
 const form = $("filter");
-let view = "map", marked = { node: null, workload: null }, filter = readFilter(), chosen = null, knownNamespaces = "";
+let view = "map", marked = { node: null, workload: null, name: "" }, filter = readFilter(), chosen = null, knownNamespaces = "";
 
 const canvas = new Canvas($("canvas"), model, colours, choose);
 canvas.onDrawn = pictured;
@@ -40,6 +41,7 @@ function readFilter() {
 
 function news() {
   const taken = model.taken();
+  findAgain();
   const before = chosen;
   chosen = chosenBy(model, filter);
   canvas.chosen = chosen;
@@ -61,13 +63,22 @@ function refresh() {
   if (view === "timeline") timeline.show(chosen);
   else if (view === "history") past.show();
   else lists.show(view, chosen);
-  if (!$("details").contains(document.activeElement)) details(); // who reads here is not disturbed
+  details();
+}
+
+// Numbers of workloads are others after a restart of the scheduler, and after a workload was created anew.
+function findAgain() {
+  if (marked.workload === null || nameOf(model, marked.workload) === marked.name) return;
+  const again = [...model.workloads.values()].find(({ number }) => nameOf(model, number) === marked.name);
+  if (!again && marked.workload !== GONE) $("said").textContent = `${marked.name} is no longer there`;
+  marked.workload = again?.number ?? GONE;
+  canvas.mark(marked);
 }
 
 function details() {
-  const isTrying = document.activeElement?.id === "try";
-  showDetails(model, $("details"), marked, choose, whys, remedies);
-  if (isTrying) $("try")?.focus(); // the button is another one now
+  const aside = $("details"), focused = document.activeElement, isInside = aside.contains(focused);
+  showDetails(model, aside, marked, choose, whys, remedies);
+  if (isInside && !aside.contains(document.activeElement)) ($(focused.id) ?? aside).focus(); // the element is another one now
 }
 
 function summary() {
@@ -84,15 +95,16 @@ function namespaces() {
   if (found.join("\n") === knownNamespaces) return;
   knownNamespaces = found.join("\n");
   const select = form.elements.namespace, before = select.value;
-  select.replaceChildren(el("option", { value: "" }, "all"), ...found.map((name) => el("option", { value: name }, name)));
+  select.replaceChildren(el("option", { value: "" }, "(all)"), ...found.map((name) => el("option", { value: name }, name)));
   select.value = found.includes(before) ? before : "";
   if (select.value !== before) filtered();
 }
 
 function choose(wanted) {
-  marked = wanted;
+  marked = { ...wanted, name: wanted.workload === null ? "" : nameOf(model, wanted.workload) };
   canvas.mark(marked);
   details();
+  $("details").scrollTop = 0;
   const node = model.nodes.get(marked.node);
   const said = [];
   if (node) said.push(`${node.name}, ${placeOf(node)}, ${node.used} of ${node.owners.length} GPUs used`);

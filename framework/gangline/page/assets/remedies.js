@@ -40,7 +40,7 @@ export class Remedies {
       answer.found !== undefined || answer.fault ? el("p", {}, `${said(answer)}.`) : [],
       remedies.length ? el("ol", {}, remedies.map((each) => el("li", {}, each.sentence))) : [],
       answer.found?.isComplete === false ? el("p", { class: "quiet" }, "The search was not finished: attempts or time ran out. There may be others.") : [],
-      el("button", { type: "button", id: "try", "aria-busy": String(Boolean(answer.asking)), onclick: () => this.#ask(unit) }, label),
+      el("button", { type: "button", id: "try", "data-unit": unit.key, "aria-busy": String(Boolean(answer.asking)), onclick: () => this.#ask(unit) }, label),
       el("p", {}, "The same in a terminal, also as JSON:"),
       el("code", { class: "command" }, command),
     ];
@@ -52,6 +52,8 @@ function said({ fault, found }) {
   if (fault) return `Changes cannot be tried: ${fault}`;
   if (!found) return "It waits no longer";
   if (found.note) return `No change was tried: ${found.note}`;
+  if (!found.remedies.length && !found.tried) return "No change was found that could be tried";
+  if (!found.remedies.length && found.tried === 1) return "The one change that was tried would not let it start";
   if (!found.remedies.length) return `No single change of ${found.tried} that were tried would let it start`;
   const changes = count(found.remedies.length, "change");
   return `${changes} would let it start${found.remedies.length > 1 ? ", each alone, the cheapest first" : ""}`;

@@ -78,7 +78,7 @@ export class Timeline {
 
   #workload(number) {
     const name = nameOf(this.model, number);
-    return this.model.workloads.has(number) ? link(name, () => this.choose({ node: null, workload: number })) : name;
+    return this.model.workloads.has(number) ? link(name, this.choose, { workload: number }) : name;
   }
 
   #axis(span, now) {
