@@ -59,13 +59,13 @@ class GivingBack:
 
     def give_back(self, pod: PodInfo, claim: model.ResourceClaim, waiting: frozenset[str] = frozenset()) -> None:
         """Take the devices from a claim of a pod, with the reservations of the pod, of the pods `waiting`, and of all
-        `strays`, unless the API server knows of a node of one of the last.
+        `strays`, unless the API server knows of a node of one of these.
         """
         self._ledger.leaving(claim.metadata.uid, True)
         strays = self.strays(claim)
         reserved = {each.uid for each in claim.status.reserved_for} & (waiting | strays)
         uids = reserved | {self._ledger.references.reserved_as(pod, claim)}
-        self._handle.spawn(partial(self._binding.deallocate, claim, sorted(uids), strays - waiting - {pod.uid}))
+        self._handle.spawn(partial(self._binding.deallocate, claim, sorted(uids), strays))
 
     def for_gang(self, attempt: GroupAttempt) -> str:
         """Give back what earlier attempts have left to members without a node; says what was done, or ""."""
