@@ -36,4 +36,4 @@ class ReplayClient(NoClient):
 
     async def patch(self, resource: Resource[Any], name: str, patch: Mapping[str, Any], **others: Any) -> Any:
         """Change nothing: patches write a status, which nobody reads here. The answer has the name and nothing else."""
-        return msgspec.convert({"metadata": {"name": name, "namespace": others.get("namespace", "")}}, resource.type)
+        return msgspec.convert({"metadata": {"name": name, "namespace": others.get("namespace") or ""}}, resource.type)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from gangline import GroupAttempt, Handle, NodeView, PodInfo, model, node_selection
+import numpy as np
+
+from gangline import BoolColumn, GroupAttempt, Handle, NodeView, PodInfo, model, node_selection
 from gangline_plugins.dynamic_resources.binding import ClaimBinding
 from gangline_plugins.dynamic_resources.claims import Claims, uses_claims
 from gangline_plugins.dynamic_resources.ledger import Ledger
@@ -29,20 +31,22 @@ class GivingBack:
         return bool(self._readiness.problem(self._ledger.newest(claim)))
 
     def is_in_the_way(self, pod: PodInfo, claim: model.ResourceClaim, nodes: NodeView) -> bool:
-        """Whether the devices of a claim keep the pod from some nodes, and nobody else uses them.
+        """Whether the devices of a claim keep the pod from some nodes, and nobody else needs them."""
+        mine = frozenset((pod.uid, self._ledger.references.reserved_as(pod, claim)))
+        if claim.status.allocation is None or not self._is_free(claim, mine, nodes):
+            return False
+        return self.is_lost(claim) or not _reached(claim, nodes)[nodes.alive].all()
+
+    def _is_free(self, claim: model.ResourceClaim, mine: frozenset[str], nodes: NodeView) -> bool:
+        """Whether nobody needs the devices of a claim but these consumers, by UID.
 
         A scheduler that died may have left reservations of pods that are not bound (`strays`). They keep no devices
         that are of no use to any pod: devices that will not become ready, or whose nodes are gone.
         """
-        allocation = claim.status.allocation
-        if allocation is None:
-            return False
-        mine, selector = self._ledger.references.reserved_as(pod, claim), allocation.node_selector
-        others = self._ledger.consumers(claim.metadata.uid) - {pod.uid, mine}
-        reached = nodes.alive if selector is None else node_selection.match_selector(selector, nodes) & nodes.alive
-        if self.is_lost(claim) or not reached.any():
-            return not others - self.strays(claim)
-        return not others and not reached[nodes.alive].all()
+        others = self._ledger.consumers(claim.metadata.uid) - mine
+        if not others or others - self.strays(claim):
+            return not others
+        return self.is_lost(claim) or not _reached(claim, nodes)[nodes.alive].any()
 
     def strays(self, claim: model.ResourceClaim) -> frozenset[str]:
         """The UIDs of the pods for which a claim is reserved, and which have no node as far as is known.
@@ -54,18 +58,14 @@ class GivingBack:
         return frozenset([each.uid for each in pods if each.uid not in placed])
 
     def give_back(self, pod: PodInfo, claim: model.ResourceClaim, waiting: frozenset[str] = frozenset()) -> None:
-        """Take the devices from a claim of a pod, with the reservations of the pod and of the pods `waiting`."""
-        self._ledger.leaving(claim.metadata.uid, True)
-        reserved = {each.uid for each in claim.status.reserved_for} & waiting
-        uids = reserved | {self._ledger.references.reserved_as(pod, claim)}
-        self._handle.spawn(partial(self._binding.deallocate, claim, sorted(uids)))
-
-    def give_back_from(self, pod: PodInfo, claim: model.ResourceClaim) -> None:
-        """As `give_back`, from the pod and all `strays`, unless the API server knows of a node of one of these."""
+        """Take the devices from a claim of a pod, with the reservations of the pod, of the pods `waiting`, and of all
+        `strays`, unless the API server knows of a node of one of these.
+        """
         self._ledger.leaving(claim.metadata.uid, True)
         strays = self.strays(claim)
-        uids = strays | {self._ledger.references.reserved_as(pod, claim)}
-        self._handle.spawn(partial(self._binding.deallocate, claim, sorted(uids), strays - {pod.uid}))
+        reserved = {each.uid for each in claim.status.reserved_for} & (waiting | strays)
+        uids = reserved | {self._ledger.references.reserved_as(pod, claim)}
+        self._handle.spawn(partial(self._binding.deallocate, claim, sorted(uids), strays))
 
     def for_gang(self, attempt: GroupAttempt) -> str:
         """Give back what earlier attempts have left to members without a node; says what was done, or ""."""
@@ -81,9 +81,10 @@ class GivingBack:
                 return GIVEN_BACK
         is_stuck, waiting = False, frozenset(pod.uid for pod in attempt.pods if pod.row < 0)
         for pod in claiming:
-            for claim in left_for_pod(self._ledger, pod, waiting, self.is_lost):
-                self.give_back(pod, claim, waiting)
-                is_stuck = True
+            for claim in left_for_pod(self._ledger, pod, self.is_lost):
+                if self._is_free(claim, waiting, self._handle.nodes):
+                    self.give_back(pod, claim, waiting)
+                    is_stuck = True
         return GIVEN_BACK if is_stuck else ""
 
     def drop(self, pod: PodInfo, left: Claims) -> None:
@@ -92,3 +93,11 @@ class GivingBack:
         if pod.uid not in leaving:
             leaving.add(pod.uid)
             self._handle.spawn(partial(self._binding.drop, pod, left))
+
+
+def _reached(claim: model.ResourceClaim, nodes: NodeView) -> BoolColumn:
+    """The nodes on which the devices of a claim can be used."""
+    allocation = claim.status.allocation
+    if allocation is None or allocation.node_selector is None:
+        return np.ones(len(nodes), dtype=np.bool_)
+    return node_selection.match_selector(allocation.node_selector, nodes)

@@ -71,20 +71,14 @@ def is_full(ledger: Ledger, pod: PodInfo, claim: model.ResourceClaim) -> bool:
     return len(consumers) - (pod.uid in consumers) >= MOST_CONSUMERS
 
 
-def left_for_pod(
-    ledger: Ledger, pod: PodInfo, waiting: frozenset[str], is_lost: Callable[[model.ResourceClaim], bool]
-) -> Claims:
-    """The claims of a pod without a node whose devices may keep the pod from its nodes, and which can give them back.
-
-    The devices of such a claim are on certain nodes only, or will not become ready (`is_lost`). Only pods in `waiting`,
-    the UIDs of the gang's members without a node, use the claim.
+def left_for_pod(ledger: Ledger, pod: PodInfo, is_lost: Callable[[model.ResourceClaim], bool]) -> Claims:
+    """The claims of a pod without a node whose devices may keep the pod from its nodes: the devices are on certain
+    nodes only, or will not become ready (`is_lost`).
     """
     return [
         claim
         for claim in _allocated(ledger, pod)
-        if claim.status.allocation is not None
-        and (claim.status.allocation.node_selector is not None or is_lost(claim))
-        and not ledger.consumers(claim.metadata.uid) - waiting
+        if claim.status.allocation is not None and (claim.status.allocation.node_selector is not None or is_lost(claim))
     ]
 
 

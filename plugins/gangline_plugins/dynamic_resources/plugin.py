@@ -274,7 +274,7 @@ class DynamicResources:
         for claim in need.named:
             newest = self._ledger.newest(claim)
             if self._giving_back.is_in_the_way(pod, newest, nodes):
-                self._giving_back.give_back_from(pod, newest)
+                self._giving_back.give_back(pod, newest)
                 return unschedulable(GIVEN_BACK)
         return unschedulable("still not schedulable")
 

@@ -36,11 +36,13 @@ class Ranks:
             self._groups[pod.namespace, pod.group] += 1
 
     def add_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> bool:
-        """As `add` for each of these pods of one class; False, with nothing added, if one is being deleted."""
-        first = pods[0]
-        if first.group or any([pod.terminating for pod in pods]):
+        """As `add` for each of these pods of one class, and so of one priority.
+
+        Returns False, with nothing added, if one is being deleted or is in a group.
+        """
+        if any([pod.group or pod.terminating for pod in pods]):
             return False
-        self._priorities[first.priority] += len(pods)
+        self._priorities[pods[0].priority] += len(pods)
         return True
 
     def remove(self, pod: PodInfo, row: int) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from gangline import model, moments, resources
+from gangline.groups.keys import KOORDINATOR_GROUP, KOORDINATOR_MIN_AVAILABLE
 from gangline.simulate import SimulatedClient
 from gangline.testing import make_node
 
 from .claim_cases import DRIVER, Cluster
 
-GANG = {"gang.scheduling.koordinator.sh/name": "a", "gang.scheduling.koordinator.sh/min-available": "2"}
+GANG = {KOORDINATOR_GROUP: "a", KOORDINATOR_MIN_AVAILABLE: "2"}
 
 
 class Fabric(Cluster):
@@ -153,18 +154,20 @@ def test_the_time_goes_on_while_no_scheduler_runs(after: float, size: int) -> No
 
 
 @pytest.mark.parametrize("is_gone", [False, True], ids=["the device failed", "the node is gone"])
-def test_reservations_that_a_dead_scheduler_left_to_two_waiting_pods_keep_no_device_that_is_of_no_use(
-    is_gone: bool,
+@pytest.mark.parametrize("gangs", [("", ""), ("a", "a", "b", "b")], ids=["pods", "gangs"])
+def test_reservations_that_a_dead_scheduler_left_to_those_that_wait_keep_no_device_that_is_of_no_use(
+    gangs: tuple[str, ...], is_gone: bool
 ) -> None:
     cluster = Fabric("a")
+    names = [f"p{number}" for number in range(len(gangs))]
 
     async def story() -> None:
         cluster.claim("c")
-        for name in ("p", "q"):
-            cluster.pod(name, claim="c")
+        for name, gang in zip(names, gangs, strict=True):
+            cluster.pod(name, claim="c", annotations={**GANG, KOORDINATOR_GROUP: gang} if gang else {})
         async with cluster.scheduling():
             await cluster.waits()
-        assert len(cluster.claims()["c"].status.reserved_for) == 2
+        assert len(cluster.claims()["c"].status.reserved_for) == len(names)
         if is_gone:
             cluster.simulated.server.delete(resources.NODES, "a")
         else:
@@ -174,7 +177,7 @@ def test_reservations_that_a_dead_scheduler_left_to_two_waiting_pods_keep_no_dev
         if not is_gone:
             cluster.simulated.server.patch(resources.NODES, "a", {"spec": {"unschedulable": True}})
         async with cluster.scheduling():
-            await cluster.bound("p", "q")
+            await cluster.bound(*names)
 
     cluster.play(story, schedules=False)
     assert cluster.given() == [("b", "y")]
@@ -213,19 +216,22 @@ class Ahead(SimulatedClient):
         return found
 
 
-def test_a_device_is_not_taken_from_a_pod_that_another_scheduler_has_just_bound() -> None:
+@pytest.mark.parametrize("waiting", ["", "p", "pr"], ids=["nobody else waits", "a pod waits", "a gang waits"])
+def test_a_device_is_not_taken_from_a_pod_that_another_scheduler_has_just_bound(waiting: str) -> None:
+    """`q` is that pod; the others wait for other devices of the claim."""
     cluster = Fabric("a")
 
     async def story() -> None:
         cluster.claim("c")
-        for name in ("p", "q"):
-            cluster.pod(name, claim="c")
+        for name in waiting:
+            cluster.pod(name, claim="c", annotations=GANG if len(waiting) > 1 else {})
+        cluster.pod("q", claim="c")
         async with cluster.scheduling():
             await cluster.waits()
         cluster.say("AttachFailed")
         async with cluster.scheduling(client=Ahead(cluster.simulated.server)):
-            await cluster.told("p", "resourceclaim not available on the node")
-            await cluster.settle()
+            await cluster.told(waiting[:1] or "q", "resourceclaim not available on the node")
+            await asyncio.sleep(60.0)  # each of them is tried again, `q` too
 
     cluster.play(story, schedules=False)
     assert cluster.given() == [("a", "x")]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import Handle, model, resources
+from gangline.testing import make_pod
 from gangline_plugins.gang_preemption.occupants import Occupants, find_occupants
 from gangline_plugins.gang_preemption.ranks import Ranks
 from gangline_plugins.gang_preemption.sparing import GangPreemptionArgs, Sparing
@@ -76,3 +77,17 @@ def test_a_group_counts_by_the_priority_that_it_names(priority: int, named: int 
     bench.run("p", NODES[0], 5, scheduling_group=model.SchedulingGroup(pod_group_name="g"))
 
     assert ranks.has_lower(priority, bench.handle) == is_lower
+
+
+def test_members_that_are_placed_at_once_count_though_only_the_second_is_in_a_podgroup_of_kubernetes() -> None:
+    """Pods of one class may differ in their group: the class says nothing of it."""
+    bench = Bench()
+    ranks = bench.cache.tracker(Ranks)
+    name_priority(bench, "g", 4)
+    groups = (None, model.SchedulingGroup(pod_group_name="g"))
+    pods = [bench.cache.record(make_pod(f"p{n}", priority=5, scheduling_group=each)) for n, each in enumerate(groups)]
+
+    with bench.cache.transaction() as tx:
+        tx.place_all(pods, [0, 1])
+        assert ranks.has_lower(5, bench.handle)
+    assert not ranks.has_lower(5, bench.handle)
