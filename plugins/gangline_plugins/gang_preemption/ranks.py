@@ -36,13 +36,15 @@ class Ranks:
             self._groups[pod.namespace, pod.group] += 1
 
     def add_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> bool:
-        """As `add` for each of these pods of one class, and so of one priority.
+        """As `add` for each of these pods of one class, and so of one priority; their groups may differ.
 
-        Returns False, with nothing added, if one is being deleted or is in a group.
+        Returns False, with nothing added, if one is being deleted.
         """
-        if any([pod.group or pod.terminating for pod in pods]):
+        if any([pod.terminating for pod in pods]):
             return False
         self._priorities[pods[0].priority] += len(pods)
+        if grouped := [(pod.namespace, pod.group) for pod in pods if pod.group]:
+            self._groups.update(grouped)
         return True
 
     def remove(self, pod: PodInfo, row: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from gangline import Handle, PodInfo
 
@@ -31,6 +31,11 @@ class Limited:
             self._themselves[pod.uid] = None
         elif pod.owners and (owner := _owner(pod)) is not None:
             self._owned.setdefault(owner, {})[pod.uid] = None
+
+    def add_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> None:
+        """As `add`, for pods of one class."""
+        for pod, row in zip(pods, rows, strict=True):
+            self.add(pod, row)
 
     def remove(self, pod: PodInfo, row: int) -> None:
         """The pod is no longer on the row."""
