@@ -7,6 +7,7 @@ that bring neither the end of a head nor a part of a body are limited, however t
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar, cast
@@ -17,9 +18,10 @@ import httptools
 from gangline.kube import sockets
 
 CONNECT_TIMEOUT = 10.0
-"""Seconds."""
+"""Seconds, for each address of a server."""
 LARGEST_HEAD = 64 * 1024
 """Bytes of a head that are kept until it has to be whole; the same for trailers."""
+_NUMBERS = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
 
 
 class Connection(asyncio.Protocol):
@@ -137,17 +139,31 @@ class Pool(Generic[C]):
         return None
 
     async def connect(self) -> C:
-        """A new connection. Raises OSError and TimeoutError."""
-        address = self._address
+        """A new connection, to the first address of the server that takes it. Raises OSError and TimeoutError."""
         loop = asyncio.get_running_loop()
+        host, port = self._address.hostname or "", self._address.port or (443 if self._ssl else 80)
         async with asyncio.timeout(CONNECT_TIMEOUT):
-            _, connection = await loop.create_connection(
-                self._made,
-                address.hostname or "",
-                address.port or (443 if self._ssl else 80),
-                ssl=self._ssl,
-                server_hostname=(self._server_name or address.hostname) if self._ssl else None,
-            )
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        failure = OSError(f"{host} has no address")
+        for number, _ in dict.fromkeys(socket.getnameinfo(address, _NUMBERS) for *_, address in found):
+            try:
+                return await self._connect(number, port)
+            except OSError as error:  # also TimeoutError; another address may work
+                failure = error
+        raise failure
+
+    async def _connect(self, host: str, port: int) -> C:
+        """A new connection to one address."""
+        server_name = (self._server_name or self._address.hostname) if self._ssl else None
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    self._made, host, port, ssl=self._ssl, server_hostname=server_name
+                )
+        except ConnectionError as error:
+            if str(error):
+                raise
+            raise ConnectionResetError("the server closed the connection during the TLS handshake") from error
         return connection
 
     def keep(self, connection: C) -> None:

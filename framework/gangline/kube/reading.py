@@ -149,15 +149,23 @@ class _Connection(Connection):
             while not self.status:
                 await self._news()
         except BaseException:
-            self.finished()
+            self.close()
             raise
         return self
 
-    def finished(self) -> bool:
-        """The answer is needed no longer; returns whether the connection can be used again, and else closes it."""
+    def close(self) -> None:
+        """Close it for good."""
+        super().close()
+        self._stop_timer()
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def finished(self) -> bool:
+        """The answer is needed no longer; returns whether the connection can be used again, and else closes it."""
+        self._stop_timer()
         if not (self._is_whole and self.is_open and not self._is_paused):
             self.close()
         self._is_asked = False

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import gzip
 import ssl
+import weakref
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -413,6 +415,20 @@ async def test_a_reader_that_is_cancelled_gives_its_place_back() -> None:
         with pytest.raises(asyncio.CancelledError):
             await reading
         assert await read(reader) == b"abcde"
+
+
+async def test_nothing_keeps_what_was_given_up_in_memory_until_its_time_is_over() -> None:
+    peer = Peer(CHUNKED + b"1\r\na\r\n")
+    async with talking(peer) as reader:
+        with pytest.raises(KeyError):
+            async with reader.open("/", {}, Limits(total=600.0)) as answer:
+                raise KeyError
+        kept = weakref.ref(answer)
+        del answer
+        async with asyncio.timeout(5):
+            while kept() is not None:
+                await asyncio.sleep(0)
+                gc.collect()
 
 
 async def test_no_more_connections_are_opened_than_allowed() -> None:
