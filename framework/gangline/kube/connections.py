@@ -24,13 +24,13 @@ LARGEST_HEAD = 64 * 1024
 _NUMBERS = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One connection; at most one request is under way. A subclass keeps the answer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.is_open = False
         self.lost = asyncio.Event()
-        self.open_ones: set[Connection] = set()
+        self.open_ones: set[HttpConnection] = set()
         """The pool's set of open connections, of which this one is a member while it is open."""
         self._loop = loop
         self._transport: asyncio.Transport | None = None
@@ -100,10 +100,10 @@ class Connection(asyncio.Protocol):
             self._unused = 0
 
 
-C = TypeVar("C", bound=Connection)
+C = TypeVar("C", bound=HttpConnection)
 
 
-class Pool(Generic[C]):
+class HttpPool(Generic[C]):
     """The connections to one server. ``room`` limits how many there are: whoever uses one has acquired it."""
 
     def __init__(
@@ -120,7 +120,7 @@ class Pool(Generic[C]):
         self._server_name = server_name
         self._make = make
         self._idle: list[C] = []
-        self._open_ones: set[Connection] = set()
+        self._open_ones: set[HttpConnection] = set()
 
     def head(self, headers: Mapping[str, str]) -> str:
         """The headers of every request, as lines."""

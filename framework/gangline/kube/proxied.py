@@ -11,12 +11,12 @@ from yarl import URL
 from gangline.kube.auth import Credentials
 from gangline.kube.connecting import Connector
 from gangline.kube.connections import CONNECT_TIMEOUT
-from gangline.kube.reading import BUFFER, Answer, Limits
+from gangline.kube.reading import BUFFER, Limits, StreamedAnswer
 from gangline.kube.writing import HttpAnswer, MaySend, check
 
 
 class Proxied:
-    """A Reader and a Writer; make it inside a running event loop."""
+    """An HttpReader and a Writer; make it inside a running event loop."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class Proxied:
         )
 
     @asynccontextmanager
-    async def open(self, target: str, headers: Mapping[str, str], limits: Limits) -> AsyncIterator[Answer]:
-        """See Reader."""
+    async def open(self, target: str, headers: Mapping[str, str], limits: Limits) -> AsyncIterator[StreamedAnswer]:
+        """See HttpReader."""
         within = aiohttp.ClientTimeout(total=limits.total, sock_read=limits.silence, sock_connect=CONNECT_TIMEOUT)
         with _errors_of_the_system():
             async with self._session.get(
@@ -76,7 +76,7 @@ class Proxied:
 
 
 class _ProxiedAnswer:
-    """An Answer."""
+    """A StreamedAnswer."""
 
     def __init__(self, answer: aiohttp.ClientResponse) -> None:
         self.status = answer.status
@@ -85,7 +85,7 @@ class _ProxiedAnswer:
         self._content = answer.content
 
     def parts(self) -> AsyncIterator[bytes]:
-        """See Answer."""
+        """See StreamedAnswer."""
         return self._content.iter_any()
 
 

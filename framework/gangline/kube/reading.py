@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import NamedTuple, Protocol
 
-from gangline.kube.connections import Connection, Pool, lines
+from gangline.kube.connections import HttpConnection, HttpPool, lines
 
 BUFFER = 1 << 20
 """Bytes of an answer that are read ahead, and that are unpacked at a time."""
@@ -37,7 +37,7 @@ class Limits(NamedTuple):
     """Between two parts of the answer."""
 
 
-class Answer(Protocol):
+class StreamedAnswer(Protocol):
     """An answer whose head has come."""
 
     status: int
@@ -49,10 +49,12 @@ class Answer(Protocol):
         ...
 
 
-class Reader(Protocol):
+class HttpReader(Protocol):
     """Sends a GET. Raises OSError and TimeoutError."""
 
-    def open(self, target: str, headers: Mapping[str, str], limits: Limits) -> AbstractAsyncContextManager[Answer]:
+    def open(
+        self, target: str, headers: Mapping[str, str], limits: Limits
+    ) -> AbstractAsyncContextManager[StreamedAnswer]:
         """The answer to a request; ``target`` is path and query, encoded."""
         ...
 
@@ -72,12 +74,12 @@ class KeptReader:
         connections: int,
         headers: Mapping[str, str],
     ) -> None:
-        self._pool = Pool(server, ssl_context, server_name, connections, _Connection)
+        self._pool = HttpPool(server, ssl_context, server_name, connections, _ReadingConnection)
         self._head = self._pool.head({**headers, "Accept-Encoding": "gzip"})
 
     @asynccontextmanager
-    async def open(self, target: str, headers: Mapping[str, str], limits: Limits) -> AsyncIterator[Answer]:
-        """See Reader."""
+    async def open(self, target: str, headers: Mapping[str, str], limits: Limits) -> AsyncIterator[StreamedAnswer]:
+        """See HttpReader."""
         head = f"GET {self._pool.path(target)} HTTP/1.1\r\n{self._head}{lines(headers)}\r\n".encode("latin-1")
         end = math.inf if limits.total is None else asyncio.get_running_loop().time() + limits.total
         async with asyncio.timeout(limits.total):
@@ -98,7 +100,7 @@ class KeptReader:
         """Close every connection, and wait until they are."""
         await self._pool.close()
 
-    async def _answering(self, head: bytes, limits: Limits, end: float) -> _Connection:
+    async def _answering(self, head: bytes, limits: Limits, end: float) -> _ReadingConnection:
         """A connection on which the head of the answer has come."""
         while (connection := self._pool.idle()) is not None:
             try:
@@ -111,7 +113,7 @@ class KeptReader:
         return await connection.ask(head, limits, end)
 
 
-class _Connection(Connection):
+class _ReadingConnection(HttpConnection):
     """A connection for requests whose answers are read in parts; also the answer that comes."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -134,7 +136,7 @@ class _Connection(Connection):
         self._end = self._silence = math.inf
         self._heard_at = 0.0
 
-    async def ask(self, data: bytes, limits: Limits, end: float) -> _Connection:
+    async def ask(self, data: bytes, limits: Limits, end: float) -> _ReadingConnection:
         """Send a request and wait for the head of the answer; ``end`` is when the answer has to be whole."""
         self.status, self.phrase, self.retry_after, self._encoding = 0, "", None, ""
         self.has_heard = self._has_length = self._is_whole = False
@@ -173,7 +175,7 @@ class _Connection(Connection):
         return self.is_open
 
     async def parts(self) -> AsyncIterator[bytes]:
-        """See Answer."""
+        """See StreamedAnswer."""
         if self._encoding in ("", "identity"):
             while part := await self._next():
                 yield part

@@ -16,7 +16,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 from gangline.errors import ApiError, GanglineError
 from gangline.kube import faults
 from gangline.kube.auth import Credentials
-from gangline.kube.reading import Answer, KeptReader, Limits, Reader
+from gangline.kube.reading import HttpReader, KeptReader, Limits, StreamedAnswer
 from gangline.kube.writing import KeptWriter, Writer
 
 JSON = "application/json"
@@ -47,7 +47,7 @@ class Transport:
         self._sleep = sleep
         agent = {"User-Agent": f"gangline/{version('gangline')}"}
         headers = {**agent, "Accept": JSON}
-        self._reader: Reader
+        self._reader: HttpReader
         self._writer: Writer
         if credentials.proxy:
             from gangline.kube.proxied import Proxied
@@ -118,7 +118,9 @@ class Transport:
         return renewed
 
     @asynccontextmanager
-    async def open(self, path: str, query: Mapping[str, str], limits: Limits, accept: str) -> AsyncIterator[Answer]:
+    async def open(
+        self, path: str, query: Mapping[str, str], limits: Limits, accept: str
+    ) -> AsyncIterator[StreamedAnswer]:
         """A successful answer to a GET, whose body is not read yet; every failure is raised as an ApiError."""
         target = _target(path, query)
         headers = {"Accept": accept}

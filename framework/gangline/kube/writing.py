@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from gangline.errors import Unavailable
-from gangline.kube.connections import Connection, Pool, lines
+from gangline.kube.connections import HttpConnection, HttpPool, lines
 
 MaySend = Callable[[], bool]
 
@@ -60,7 +60,9 @@ class KeptWriter:
         may_send: MaySend = lambda: True,
     ) -> None:
         self._may_send = may_send
-        self._pool = Pool(server, ssl_context, server_name, connections, lambda loop: _Connection(loop, timeout))
+        self._pool = HttpPool(
+            server, ssl_context, server_name, connections, lambda loop: _WritingConnection(loop, timeout)
+        )
         self._head = self._pool.head(headers)
 
     async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
@@ -87,7 +89,7 @@ class KeptWriter:
         await self._pool.close()
 
 
-class _Connection(Connection):
+class _WritingConnection(HttpConnection):
     """A connection for requests whose answers are small."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:

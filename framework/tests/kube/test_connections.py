@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from gangline.kube.reading import KeptReader, Limits, _Connection  # pyright: ignore[reportPrivateUsage]
+from gangline.kube.reading import KeptReader, Limits, _ReadingConnection  # pyright: ignore[reportPrivateUsage]
 
 from .certificates import Certificates
 
@@ -142,7 +142,7 @@ class Wire(asyncio.Transport):
 
 async def test_whoever_is_cancelled_when_the_answer_has_just_come_leaves_no_connection_open() -> None:
     """Nobody would know the connection: it is whole and open, but is not given back."""
-    connection, wire = _Connection(asyncio.get_running_loop()), Wire()
+    connection, wire = _ReadingConnection(asyncio.get_running_loop()), Wire()
     connection.connection_made(wire)
     asking = asyncio.create_task(connection.ask(b"GET / HTTP/1.1\r\n\r\n", PATIENT, math.inf))
     await asyncio.sleep(0)

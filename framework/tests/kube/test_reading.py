@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gangline.kube.connections import LARGEST_HEAD
-from gangline.kube.reading import BUFFER, Answer, KeptReader, Limits
+from gangline.kube.reading import BUFFER, KeptReader, Limits, StreamedAnswer
 
 from .certificates import Certificates
 
@@ -304,7 +304,7 @@ async def test_a_server_waits_for_a_slow_reader(scheme: str, certificates: Certi
     assert kept < 3 * BUFFER
 
 
-def paused(answer: Answer) -> bool:
+def paused(answer: StreamedAnswer) -> bool:
     return bool(answer._is_paused)  # type: ignore[attr-defined]
 
 
@@ -420,13 +420,14 @@ async def test_a_reader_that_is_cancelled_gives_its_place_back() -> None:
 async def test_nothing_keeps_what_was_given_up_in_memory_until_its_time_is_over() -> None:
     peer = Peer(CHUNKED + b"1\r\na\r\n")
     async with talking(peer) as reader:
+        kept: list[weakref.ref[StreamedAnswer]] = []
         with pytest.raises(KeyError):
             async with reader.open("/", {}, Limits(total=600.0)) as answer:
+                kept.append(weakref.ref(answer))
                 raise KeyError
-        kept = weakref.ref(answer)
-        del answer
+        del answer  # pyright: ignore[reportPossiblyUnboundVariable]
         async with asyncio.timeout(5):
-            while kept() is not None:
+            while kept[0]() is not None:
                 await asyncio.sleep(0)
                 gc.collect()
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from gangline import model, moments, resources
-from gangline.groups.keys import KOORDINATOR_GROUP, KOORDINATOR_MIN_AVAILABLE
 from gangline.simulate import SimulatedClient
 from gangline.testing import make_node
 
 from .claim_cases import DRIVER, Cluster
 
-GANG = {KOORDINATOR_GROUP: "a", KOORDINATOR_MIN_AVAILABLE: "2"}
+GROUP = "gang.scheduling.koordinator.sh/name"
+GANG = {GROUP: "a", "gang.scheduling.koordinator.sh/min-available": "2"}
 
 
 class Fabric(Cluster):
@@ -164,7 +164,7 @@ def test_reservations_that_a_dead_scheduler_left_to_those_that_wait_keep_no_devi
     async def story() -> None:
         cluster.claim("c")
         for name, gang in zip(names, gangs, strict=True):
-            cluster.pod(name, claim="c", annotations={**GANG, KOORDINATOR_GROUP: gang} if gang else {})
+            cluster.pod(name, claim="c", annotations={**GANG, GROUP: gang} if gang else {})
         async with cluster.scheduling():
             await cluster.waits()
         assert len(cluster.claims()["c"].status.reserved_for) == len(names)
