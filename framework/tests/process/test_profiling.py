@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,7 +130,7 @@ def test_the_work_of_this_process_is_written(tmp_path: Path) -> None:
 
     with profiled(file):
         assert file.read_text() == ""
-        _work(0.2)
+        _work(20)
 
     lines = file.read_text().splitlines()
     mine = sum(int(line.rpartition(" ")[2]) for line in lines if f"{__name__}:_work" in line)
@@ -139,10 +139,20 @@ def test_the_work_of_this_process_is_written(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["cpu.txt"]
 
 
-def _work(seconds: float) -> None:
-    """Use so much CPU time, however busy the machine is."""
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
+def _work(samples: int) -> None:
+    """Keep the processor busy until so many samples were taken. CPU time proves nothing: on a virtual machine that is
+    held up, a thread may use a second of it between two signals.
+    """
+    taken, take = 0, signal.getsignal(signal.SIGPROF)
+    assert callable(take)
+
+    def counted(number: int, frame: FrameType | None) -> None:
+        nonlocal taken
+        taken += 1
+        take(number, frame)
+
+    signal.signal(signal.SIGPROF, counted)
+    while taken < samples:
         sum(range(1000))
 
 
