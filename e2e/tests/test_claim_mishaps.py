@@ -18,7 +18,7 @@ from gangline.failpoints import VARIABLE
 from gangline_e2e import processes
 from gangline_e2e.api import Api
 from gangline_e2e.claims import attaching, changing, misoffering
-from gangline_e2e.claims.attaching import ATTACHED, FAILED, attachable
+from gangline_e2e.claims.attaching import ATTACHED, FAILED, attachable, words
 from gangline_e2e.claims.building import (
     API,
     Created,
@@ -359,15 +359,7 @@ async def _having(api: Api, device: str) -> Manifests:
 async def _say(api: Api, claim: Manifest, condition: str) -> None:
     """The driver says something of the device of a claim."""
     ((driver, pool, name),) = devices_of(claim)
-    said = {
-        "type": condition,
-        "status": "True",
-        "reason": "DriverSaysSo",
-        "message": "the driver says so",
-        "lastTransitionTime": "2026-01-02T03:04:05Z",
-    }
-    of = {"driver": driver, "pool": pool, "device": name, "conditions": [said]}
-    await api.merge(f"{_claims(api)}/{claim['metadata']['name']}/status", {"status": {"devices": [of]}})
+    await api.merge(f"{_claims(api)}/{claim['metadata']['name']}/status", words(driver, pool, name, condition))
 
 
 async def _none(api: Api, collection: str) -> bool:

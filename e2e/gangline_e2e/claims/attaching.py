@@ -35,7 +35,12 @@ def attachable(name: str = "gpu-0", conditions: tuple[str, ...] = (ATTACHED,), *
 
 def said(*conditions: str, of: str = "gpu-0", name: str = "one", pool: str = "@a", status: str = "True") -> Changed:
     """A step: the driver writes conditions of a device into the claim's status."""
-    said = [
+    return Changed("ResourceClaim", f"@{name}", words("DRIVER", pool, of, *conditions, status=status), "status")
+
+
+def words(driver: str, pool: str, of: str, *conditions: str, status: str = "True") -> Manifest:
+    """What a driver writes into a claim: conditions of a device."""
+    told = [
         {
             "type": each,
             "status": status,
@@ -45,8 +50,7 @@ def said(*conditions: str, of: str = "gpu-0", name: str = "one", pool: str = "@a
         }
         for each in conditions
     ]
-    about = {"driver": "DRIVER", "pool": pool, "device": of, "conditions": said}
-    return Changed("ResourceClaim", f"@{name}", {"status": {"devices": [about]}}, "status")
+    return {"status": {"devices": [{"driver": driver, "pool": pool, "device": of, "conditions": told}]}}
 
 
 STORIES = (

@@ -19,6 +19,7 @@ from gangline_e2e.claims.building import (
     offer,
     pod,
 )
+from gangline_e2e.workloads import Manifests
 
 FULL, INVALID = "cannot allocate all claims", "1 invalid resource pools were encountered"
 ONE, TWO = claim("one", exactly()), claim("two", exactly())
@@ -32,13 +33,19 @@ def _counters(**amounts: str) -> list[dict[str, Any]]:
     return [{"name": "gpu", "counters": {key: {"value": each} for key, each in amounts.items()}}]
 
 
+def _partitions(memory: str, *uses: str) -> Manifests:
+    """A pool of so much memory, and of devices gpu-0, gpu-1, ... which use these parts of the memory."""
+    parts = [device(f"gpu-{at}", consumesCounters=_consumes(memory=each)) for at, each in enumerate(uses)]
+    counters = _counters(memory=memory)
+    return [offer(parts, name="parts", slices=2), offer(name="counters", slices=2, sharedCounters=counters)]
+
+
 STORIES = (
     Story(
         "consumes-too-much",
         [
             node(),
-            offer([device("gpu-0", consumesCounters=_consumes(memory="80Gi"))], name="parts", slices=2),
-            offer(name="counters", slices=2, sharedCounters=_counters(memory="40Gi")),
+            *_partitions("40Gi", "80Gi"),
             class_(),
             ONE,
         ],
@@ -49,8 +56,7 @@ STORIES = (
         "consumes-nothing",
         [
             node(),
-            offer([device("gpu-0", consumesCounters=_consumes(memory="0"))], name="parts", slices=2),
-            offer(name="counters", slices=2, sharedCounters=_counters(memory="0")),
+            *_partitions("0", "0"),
             class_(),
             ONE,
         ],
@@ -61,15 +67,7 @@ STORIES = (
         "consumes-negative",
         [
             node(),
-            offer(
-                [
-                    device("gpu-0", consumesCounters=_consumes(memory="-40Gi")),
-                    device("gpu-1", consumesCounters=_consumes(memory="40Gi")),
-                ],
-                name="parts",
-                slices=2,
-            ),
-            offer(name="counters", slices=2, sharedCounters=_counters(memory="20Gi")),
+            *_partitions("20Gi", "-40Gi", "40Gi"),
             class_(),
             claim("one", exactly(count=2)),
         ],
@@ -79,8 +77,7 @@ STORIES = (
         "counters-negative",
         [
             node(),
-            offer([device("gpu-0", consumesCounters=_consumes(memory="0"))], name="parts", slices=2),
-            offer(name="counters", slices=2, sharedCounters=_counters(memory="-1")),
+            *_partitions("-1", "0"),
             class_(),
             ONE,
         ],
@@ -90,12 +87,7 @@ STORIES = (
         "counters-huge",
         [
             node(),
-            offer(
-                [device(each, consumesCounters=_consumes(memory="6E")) for each in ("gpu-0", "gpu-1")],
-                name="parts",
-                slices=2,
-            ),
-            offer(name="counters", slices=2, sharedCounters=_counters(memory="11E")),
+            *_partitions("11E", "6E", "6E"),
             class_(),
             ONE,
             TWO,
@@ -107,12 +99,7 @@ STORIES = (
         "counters-more-than-64-bits",
         [
             node(),
-            offer(
-                [device(each, consumesCounters=_consumes(memory="6e30")) for each in ("gpu-0", "gpu-1")],
-                name="parts",
-                slices=2,
-            ),
-            offer(name="counters", slices=2, sharedCounters=_counters(memory="11e30")),
+            *_partitions("11e30", "6e30", "6e30"),
             class_(),
             ONE,
             TWO,
@@ -123,16 +110,7 @@ STORIES = (
         "counters-fractions",
         [
             node(),
-            offer(
-                [
-                    device("gpu-0", consumesCounters=_consumes(memory="0.1")),
-                    device("gpu-1", consumesCounters=_consumes(memory="200m")),
-                    device("gpu-2", consumesCounters=_consumes(memory="1m")),
-                ],
-                name="parts",
-                slices=2,
-            ),
-            offer(name="counters", slices=2, sharedCounters=_counters(memory="0.3")),
+            *_partitions("0.3", "0.1", "200m", "1m"),
             class_(),
             claim("one", exactly(count=2)),
             TWO,
@@ -144,12 +122,7 @@ STORIES = (
         "counters-shrink",
         [
             node(),
-            offer(
-                [device(each, consumesCounters=_consumes(memory="1")) for each in ("gpu-0", "gpu-1", "gpu-2")],
-                name="parts",
-                slices=2,
-            ),
-            offer(name="counters", slices=2, sharedCounters=_counters(memory="3")),
+            *_partitions("3", "1", "1", "1"),
             class_(),
             claim("one", exactly(count=2)),
             TWO,
