@@ -85,7 +85,7 @@ def from_exception(error: Exception, what: str) -> Unavailable:
         return Unavailable(0, "InternalError", f"{what}: {type(error).__name__}: {error}")
     if isinstance(error, TimeoutError):
         return Unavailable(0, "Timeout", f"{what}: no answer in time")
-    return Unavailable(0, "ConnectionFailed", f"{what}: {error or type(error).__name__}")
+    return Unavailable(0, "ConnectionFailed", f"{what}: {str(error) or type(error).__name__}")
 
 
 def worth_retrying(error: BaseException) -> bool:

@@ -56,6 +56,12 @@ def compile_profile(
         )
         for point, listed in points.items()
     }
+    _add_unlisted(profile, hooks, metrics)
+    return profile
+
+
+def _add_unlisted(profile: CompiledProfile, hooks: PluginHooks, metrics: Metrics) -> None:
+    """List the plugins of each hook that profiles do not list."""
     profile.identities = [_identity(hooks, profile, each, metrics) for each in _with(profile, hooks, "identity")]
     profile.skip_keys = {
         each: SkipKey(each, _function(hooks, each, "skip_key"), profile.failures)
@@ -66,7 +72,6 @@ def compile_profile(
         profile.points[point] = tuple(
             _implementation(hooks, profile.plugins, each, point, 1, metrics) for each in _with(profile, hooks, point)
         )
-    return profile
 
 
 def _with(profile: CompiledProfile, hooks: PluginHooks, point: str) -> Iterator[str]:

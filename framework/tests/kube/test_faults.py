@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangline.errors import Conflict, NotFound, TooManyRequests
-from gangline.kube.faults import LONGEST_WAIT, from_answer
+from gangline.kube.faults import LONGEST_WAIT, from_answer, from_exception
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,7 @@ def test_what_a_status_asks_for_is_bounded_too(seconds: int, expected: float) ->
     body = b'{"details": {"retryAfterSeconds": %d}}' % seconds
 
     assert from_answer(429, "Too Many Requests", None, body).retry_after == expected
+
+
+def test_an_error_without_words_is_named_by_its_type():
+    assert from_exception(ConnectionResetError(), "GET /api").message == "GET /api: ConnectionResetError"
