@@ -11,6 +11,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import settings
 
+from gangline.commands import profiles
 from gangline.profile import registry
 
 # A machine that is busy is no reason for a test to fail. Random examples are for those who look for bugs: in CI every
@@ -33,7 +34,10 @@ def _installed_plugins() -> Iterator[None]:
     def found(group: str, path: tuple[str, ...]) -> EntryPoints:
         return entry_points(group=group)
 
-    with patch.object(registry, "entry_points", lambda group: found(group, tuple(sys.path))):
+    def looked_up(group: str) -> EntryPoints:
+        return found(group, tuple(sys.path))
+
+    with patch.object(registry, "entry_points", looked_up), patch.object(profiles, "entry_points", looked_up):
         yield
 
 

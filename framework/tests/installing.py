@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 from gangline.profile.registry import GROUP
+
+
+def install_source(source: Path, site: Path) -> None:
+    """Build the package in a folder and install it into another one, with uv: pip takes four times as long."""
+    uv = str(Path(sys.executable).with_name("uv"))
+    words = ["pip", "install", "--quiet", "--offline", "--no-cache", "--no-deps", "--no-build-isolation"]
+    done = subprocess.run(
+        [uv, *words, "--python", sys.executable, "--target", str(site), str(source)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def install(

@@ -6,6 +6,7 @@ words, environment and files, and up to the end of the interpreter.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import runpy
@@ -82,6 +83,7 @@ if __name__ == "__main__":
     sys.path.pop(0)  # the folder of this file, which `python -m` does not have
     for module in MODULES:
         __import__(module)
+    gc.freeze()  # no fork walks what all share
     with socket.socket(fileno=int(sys.argv[1])) as asking:
         is_forked = forked(asking)
     if is_forked:

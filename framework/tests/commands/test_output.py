@@ -17,38 +17,37 @@ from gangline.explain.report import NodeReport, Report, Verdict
 from gangline.status import Code
 
 from .cluster_over_http import ClusterOverHttp
+from .forked import Forking
 from .terminal import Terminal
 
 ESCAPES = re.compile(r"\x1b\[\d*m")
 
 
-def shell(line: str) -> tuple[int, bytes]:
-    """The exit code of a line of the shell in which `gangline` is this program, and its standard error."""
-    words = f'gangline() {{ "{sys.executable}" -m gangline "$@"; }}; {line}'
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", words], capture_output=True, check=False)
-    return done.returncode, done.stderr
+@pytest.mark.parametrize("words", [("config", "show"), ("profiles", "list")], ids=["text", "table"])
+def test_a_full_disk_is_named_in_one_line(forking: Forking, words: tuple[str, ...]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = forking.run(words, output=full.fileno())
 
-
-def test_a_full_disk_is_named_in_one_line() -> None:
-    assert shell("gangline config show > /dev/full") == (
-        1,
-        b"gangline: the output cannot be written: No space left on device\n",
-    )
-
-
-def test_a_table_on_a_full_disk_is_named_in_one_line() -> None:
-    assert shell("gangline profiles list > /dev/full") == (
+    assert (done.returncode, done.stderr) == (
         1,
         b"gangline: the output cannot be written: No space left on device\n",
     )
 
 
 def test_an_output_that_is_closed_is_no_failure() -> None:
-    assert shell("gangline profiles list >&-") == (0, b"")
+    words = ["bash", "-c", '"$0" -m gangline profiles list >&-', sys.executable]
+    done = subprocess.run(words, capture_output=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_an_output_that_nobody_reads_ends_the_command_without_a_line() -> None:
-    assert shell("gangline config show | true") == (1, b"")
+def test_an_output_that_nobody_reads_ends_the_command_without_a_line(forking: Forking) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = forking.run(("config", "show"), output=writing)
+    os.close(writing)
+
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 async def test_a_watch_ends_when_nobody_reads_it_any_more(lab: ClusterOverHttp) -> None:

@@ -66,11 +66,12 @@ def test_every_recorded_verdict_is_the_same(family: str) -> None:
 
 
 def test_a_pod_as_a_user_wrote_it_gets_the_same_verdict_as_after_an_api_server() -> None:
-    submitted = [case for cases in CASES.values() for case in cases[:12] if "pod_submitted" in case["input"]]
+    first, least = (12, 50) if settings().derandomize else (4, 20)  # of each family a third in the inner loop
+    submitted = [case for cases in CASES.values() for case in cases[:first] if "pod_submitted" in case["input"]]
 
     wrong = {c["id"]: found for c in submitted if (found := differences(c, judged(c, c["input"]["pod_submitted"])))}
 
-    assert len(submitted) > 50
+    assert len(submitted) > least
     assert wrong == {}
 
 

@@ -83,19 +83,17 @@ def test_a_scheduler_that_is_held_after_its_end_is_found(monkeypatch: pytest.Mon
 
 def test_memory_that_grows_with_each_cluster_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    mib = iter([200.0, 200.0 + MIB_ONCE + 10 * MIB_EACH, 200.5 + MIB_ONCE + 20 * MIB_EACH])
+    mib = iter([200.0, 200.0 + MIB_ONCE + 2 * MIB_EACH, 200.5 + MIB_ONCE + 4 * MIB_EACH])
     monkeypatch.setattr("gangline_fuzz.running.resident", lambda: next(mib))
     runner = Runner(tmp_path, told.append)
     monkeypatch.setattr(runner, "look_at", lambda case, origin: runner.tally.count(case))
 
     for number in range(3):
         assert not runner.tally.failures
-        runner.round(number, 10)
+        runner.round(number, 2)
 
     assert runner.tally.failures == Counter({Kind.GROWTH.value: 1})
-    assert told == [
-        f"memory grows with each cluster; seed 2\n{0.5 + MIB_ONCE + 20 * MIB_EACH:.0f} MiB with 20 clusters"
-    ]
+    assert told == [f"memory grows with each cluster; seed 2\n{0.5 + MIB_ONCE + 4 * MIB_EACH:.0f} MiB with 4 clusters"]
 
 
 def test_an_exception_that_nobody_should_see_is_found_with_its_place() -> None:
