@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from framework.tests.installing import install_source
+
 from gangline.commands.plugins import plugins
 from gangline_docs.site import filled
 

@@ -49,7 +49,7 @@ def test_units_that_are_gone_are_dropped_though_nobody_takes_any() -> None:
     waking, backs_off, held = Waking(), a_unit(Place.BACKOFF, due=9.0), a_unit(Place.GATED)
     waking.back_off(backs_off)
     waking.look_at(held, 8.0)
-    for n in range(3 * FEWEST):
+    for n in range(2 * FEWEST):
         gone = a_unit(Place.BACKOFF, due=float(n))
         waking.back_off(gone)
         waking.look_at(gone, float(n))
