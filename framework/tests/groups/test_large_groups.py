@@ -68,11 +68,11 @@ def test_slices_that_are_remembered_take_a_bounded_amount_of_memory() -> None:
     rack = TopologyConstraint("rack")
 
     tracemalloc.start()
-    for number in range(75):
+    for number in range(65):
         slices(f"{number}/", MOST_PARTS, MOST_PARTS, 1, rack)
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    assert kept < 10 * 2**20  # all of them would be 15 MiB
-    assert slices("74/", MOST_PARTS, MOST_PARTS, 1, rack) is slices("74/", MOST_PARTS, MOST_PARTS, 1, rack)
+    assert kept < 6 * 2**20  # all of them are 8 MiB
+    assert slices("64/", MOST_PARTS, MOST_PARTS, 1, rack) is slices("64/", MOST_PARTS, MOST_PARTS, 1, rack)
     assert forming.MOST_MEMBERS >= MOST_PARTS
