@@ -39,15 +39,25 @@ class Expecting:
                 self._leave_out(name, outlook, error)
         return found
 
-    def end_of(self, pod: PodInfo) -> int:
-        """When a pod ends at the latest, in seconds since 1970; 0 if nobody knows."""
-        end = math.inf
-        for name, outlook in self._sound():
-            try:
-                end = min(end, float(outlook.end_of(pod)))
-            except BaseException as error:  # as above
-                self._leave_out(name, outlook, error)
-        return round(end) if 0.0 < end < _LATEST else 0
+    def ends(self) -> Callable[[PodInfo], int]:
+        """The function that says when a pod ends at the latest, in seconds since 1970; 0 if nobody knows.
+
+        The function asks the plugins that are in use now, so it is for the pods of one look.
+        """
+        asked = self._sound()
+
+        def end_of(pod: PodInfo) -> int:
+            end = math.inf
+            for name, outlook in asked:
+                try:
+                    end = min(end, float(outlook.end_of(pod)))
+                except BaseException as error:  # as above
+                    self._leave_out(name, outlook, error)
+                    asked[:] = self._sound()
+                    return end_of(pod)
+            return round(end) if 0.0 < end < _LATEST else 0
+
+        return end_of
 
     def _sound(self) -> list[tuple[str, Outlook]]:
         return [(name, outlook) for name, outlook in self._outlooks() if id(outlook) not in self._broken]

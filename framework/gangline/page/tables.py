@@ -35,7 +35,10 @@ class PictureTables:
 
     def put(self, namespace: str, table: str, key: str, row: Row) -> None:
         """Add or replace a row."""
-        rows = self._rows.setdefault(namespace, {}).setdefault(table, {})
+        try:
+            rows = self._rows[namespace][table]
+        except KeyError:
+            rows = self._rows.setdefault(namespace, {}).setdefault(table, {})
         if rows.get(key) != row:
             rows[key] = row
             self._note(namespace, table, key, row)

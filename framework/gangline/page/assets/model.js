@@ -80,11 +80,18 @@ export class Model {
     const node = before ?? { name };
     const moved = !before || before.owners.length !== owners.length || before.domains.join("\n") !== domains.join("\n");
     Object.assign(node, { domains, owners, flags, taints, islands, others, sick: sick.length ? new Map(sick) : NONE_SICK });
-    if (moved) node.order = [...domains, name].map(natural).join("\0");
+    if (moved) node.order = `${this.#orderOf(domains)}\0${natural(name)}`;
     node.used = owners.reduce((sum, owner) => sum + (owner !== FREE), 0);
     this.nodes.set(name, node);
     this.hasNewShape ||= moved;
     this.changedNodes.add(name);
+  }
+
+  // The order of domains, which many nodes share.
+  #orderOf(domains) {
+    const key = domains.join("\0");
+    if (this.lastDomains !== key) [this.lastDomains, this.lastOrder] = [key, natural(key)];
+    return this.lastOrder;
   }
 
   #workloads(namespace, rows) {
