@@ -22,6 +22,13 @@ MEASURED = """() => {
   const map = document.getElementById("canvas"), ratio = Math.min(2, window.devicePixelRatio || 1);
   return map.width === Math.round(map.clientWidth * ratio) && map.height === Math.round(map.clientHeight * ratio);
 }"""
+LIGHT = """() => {
+  const copy = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(document.getElementById("canvas"), -1, -1);
+  const { data } = copy.getImageData(0, 0, 1, 1);
+  return data[0] + data[1] + data[2] > 600;
+}"""
+"""Whether the map has a light background."""
 SCRIPT = "<script>document.title='pwned'</script><img src=x onerror=document.title='pwned'>"
 
 
@@ -169,6 +176,21 @@ async def test_on_paper_a_view_is_as_long_as_it_is_and_not_wider_than_the_paper(
         assert await page.get_by_role("navigation").is_hidden()
 
 
+async def test_a_map_is_light_on_paper_and_dark_again_afterwards(browser: Browser) -> None:
+    async with small().served() as url, browser.open(url, color_scheme="dark") as page:
+        await first_picture(page)
+        await page.evaluate(f"() => window.addEventListener('beforeprint', () => window.printed = ({LIGHT})())")
+        assert not await page.evaluate(LIGHT)
+        await page.pdf()
+
+        assert await page.evaluate("() => window.printed")
+        await page.wait_for_function(f"() => !({LIGHT})()")
+        await page.emulate_media(media="print")
+        await page.wait_for_function(LIGHT)
+        await page.emulate_media(media="screen")
+        await page.wait_for_function(f"() => !({LIGHT})()")
+
+
 async def test_filters_leave_out_what_does_not_fit(browser: Browser) -> None:
     async with small().served() as url, browser.open(url) as page:
         await view(page, "Nodes")
@@ -183,6 +205,17 @@ async def test_filters_leave_out_what_does_not_fit(browser: Browser) -> None:
 
         await expect(rows).to_have_count(4)  # those of its gang
         await expect(page.locator("#said")).to_have_text("4 nodes fit the filter")
+
+
+async def test_the_times_of_a_short_past_differ(browser: Browser) -> None:
+    shown = small()
+    shown.remember(3, 30.0)
+    async with shown.served() as url, browser.open(url) as page:
+        await view(page, "History")
+        times = page.locator("#history tbody th")
+
+        await expect(times).to_have_text([re.compile(r"^\d\d:\d\d:\d\d$")] * 3)
+        assert len({*await times.all_text_contents()}) == 3
 
 
 async def test_a_keyboard_is_enough_and_what_is_chosen_is_said(browser: Browser) -> None:

@@ -50,6 +50,12 @@ export class Canvas {
     this.draw();
   }
 
+  // As `restyle`, now and as a whole: nothing is drawn later on paper.
+  paintAnew() {
+    this.layer.forget();
+    this.#paint();
+  }
+
   mark(marked) {
     this.marked = marked;
     this.draw();

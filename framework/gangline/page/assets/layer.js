@@ -24,6 +24,12 @@ export class Layer {
     this.tiles = new Map(); // "column,line" -> canvas, the one used last at the end
   }
 
+  // As `clear`, and what there was is not shown any more.
+  forget() {
+    this.clear();
+    this.before = null;
+  }
+
   // Shows all tiles in sight; draws those that are missing, and then those around them. Says whether some are left.
   show(target, view, layout, chosen) {
     const pixels = view.scale * view.ratio;

@@ -147,5 +147,17 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   canvas.restyle();
 });
 
+// On paper everything is light. Browsers tell of it by events, by the media or by both.
+function printed(isOnPaper) {
+  const { classList } = document.documentElement;
+  if (classList.contains("paper") === isOnPaper) return;
+  classList.toggle("paper", isOnPaper);
+  colours.read();
+  canvas.paintAnew();
+}
+window.addEventListener("beforeprint", () => printed(true));
+window.addEventListener("afterprint", () => printed(false));
+matchMedia("print").addEventListener("change", ({ matches }) => printed(matches));
+
 show();
 feed.start();
