@@ -149,6 +149,12 @@ export class Model {
     return [...new Set([...this.workloads.values()].map((each) => each.namespace))].sort();
   }
 
+  // The number of GPUs that are used by workloads without a name here.
+  unseen() {
+    const isUnseen = (owner) => owner !== FREE && !this.workloads.has(owner);
+    return [...this.nodes.values()].reduce((sum, node) => sum + node.owners.filter(isUnseen).length, 0);
+  }
+
   totals() {
     let gpus = 0, used = 0, sick = 0;
     for (const node of this.nodes.values()) {
