@@ -85,8 +85,8 @@ export function cellOf(box, gpu) {
 }
 
 // Where the GPUs of an owner are on a node: neighbours on one line together.
-export function* runsOf(box, owner) {
-  const { owners } = box.node;
+export function runsOf(box, owner) {
+  const { owners } = box.node, runs = [];
   for (let gpu = 0; gpu < owners.length; gpu++) {
     if (owners[gpu] !== owner) continue;
     const { x, y } = cellOf(box, gpu);
@@ -95,8 +95,9 @@ export function* runsOf(box, owner) {
       gpu++;
       count++;
     }
-    yield { x, y, width: count * STEP - GAP };
+    runs.push({ x, y, width: count * STEP - GAP });
   }
+  return runs;
 }
 
 function gpuAt(box, x, y) {
