@@ -265,7 +265,9 @@ async def test_who_may_see_no_namespace_is_told_what_is_left_out(browser: Browse
         await view(page, "Queue")
         await expect(page.locator("#queue .note")).to_contain_text("1 pod waits that is not listed: you may not see")
         await view(page, "Workloads")
-        await expect(page.locator("#workloads .note")).to_have_text("34 GPUs are used by workloads that you may not see.")
+        await expect(page.locator("#workloads .note")).to_have_text(
+            "34 GPUs are used by workloads that you may not see."
+        )
         await view(page, "Nodes")
         await expect(page.locator("#nodes tbody tr").first).to_contain_text("another namespace")
         assert await hindrances(page) == []

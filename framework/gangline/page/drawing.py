@@ -274,9 +274,12 @@ def _flags(row: TakenRow) -> int:
 
 def _is_ready(node: Node | None) -> bool:
     """Whether a node is ready. A node without the condition Ready, as in simulations, counts as ready."""
-    conditions = node.status.conditions if node is not None else []
-    return all(condition.status == "True" for condition in conditions if condition.type == "Ready")
+    if node is None or not node.status.conditions:
+        return True
+    return all(condition.status == "True" for condition in node.status.conditions if condition.type == "Ready")
 
 
 def _taints(row: TakenRow) -> tuple[str, ...]:
+    if not row.taints:
+        return ()
     return tuple(f"{taint.key}={taint.value}:{taint.effect}".replace("=:", ":") for taint in row.taints)

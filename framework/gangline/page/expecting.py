@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 
 from gangline import moments
 from gangline.api.outlook import ExpectedStart, Outlook
@@ -69,7 +70,14 @@ class Expecting:
 
 def started(pod: PodInfo) -> int:
     """When a pod has started, in seconds since 1970; 0 if it has not, or if the time is unreadable."""
+    text = pod.start_time
+    return _moment(text) if 0 < len(text) <= moments.LONGEST_TEXT else 0
+
+
+@lru_cache(4096)
+def _moment(text: str) -> int:
+    """Many pods start at the same second."""
     try:
-        return round(moments.moment(pod.start_time)) if pod.start_time else 0
+        return round(moments.moment(text))
     except ValueError:
         return 0

@@ -56,7 +56,11 @@ class PictureTables:
             del self._rows[namespace]
 
     def _note(self, namespace: str, table: str, key: str, row: Row | None) -> None:
-        self._changed.setdefault(namespace, {}).setdefault(table, {})[key] = row
+        try:
+            changed = self._changed[namespace][table]
+        except KeyError:
+            changed = self._changed.setdefault(namespace, {}).setdefault(table, {})
+        changed[key] = row
 
     def keys(self, namespace: str, table: str) -> list[str]:
         """The keys of a table."""

@@ -65,8 +65,7 @@ class TakenPod(NamedTuple):
     """When the pod ends at the latest, in seconds since 1970; 0 if that is not known."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TakenRow:
+class TakenRow(NamedTuple):
     """A node, or the row of a deleted one."""
 
     row: int
@@ -217,13 +216,22 @@ class Taker:
         """These rows: what is in columns is read for all of them at once."""
         nodes = self._cache.nodes
         at = np.array(rows, dtype=np.intp)
-        gpus = nodes.allocatable[np.ix_(nodes.axis.places(GPUS), at)].sum(axis=0).tolist()
+        resources = np.array(nodes.axis.places(GPUS), dtype=np.intp)
+        gpus = nodes.allocatable[np.ix_(resources, at)].sum(axis=0).tolist()
         cordoned, taints = nodes.unschedulable[at].tolist(), nodes.taints[at].tolist()
         domains = list(zip(*[_names(level, at) for level in switches], strict=True)) or [()] * len(rows)
         end_of = self._expecting.ends()
         return [
             TakenRow(
-                row, nodes.names[row], nodes.objects[row], is_cordoned, nodes.taint_sets[taint], number, mine, pods, others
+                row,
+                nodes.names[row],
+                nodes.objects[row],
+                is_cordoned,
+                nodes.taint_sets[taint],
+                number,
+                mine,
+                pods,
+                others,
             )
             for row, is_cordoned, taint, number, mine in zip(rows, cordoned, taints, gpus, domains, strict=True)
             for pods, others in [self._pods(row, end_of)]

@@ -12,7 +12,7 @@ from gangline.simulate.session import simulate
 
 SECONDS = 12
 """After so many seconds everything is there."""
-DEMO = Path(__file__).parents[1] / "demo"
+DEMO = Path(__file__).parents[3] / "examples" / "demo"
 
 
 def test_the_demo_has_what_waits_kept_room_backfilled_pods_a_sick_gpu_a_tainted_node_and_fragmentation() -> None:
@@ -22,7 +22,9 @@ def test_the_demo_has_what_waits_kept_room_backfilled_pods_a_sick_gpu_a_tainted_
         drawer.draw(picture)
     spaces = {name: drawer.tables.rows(name) for name in drawer.tables.namespaces}
     waiting = {
-        tables["workloads"][str(unit[0])][0]: unit for tables in spaces.values() for unit in tables.get("units", {}).values()
+        tables["workloads"][str(unit[0])][0]: unit
+        for tables in spaces.values()
+        for unit in tables.get("units", {}).values()
     }
     nodes = drawer.tables.rows(EVERYBODY)["nodes"]
     stranded = [owners.count(0) for _, owners, *_ in nodes.values() if 0 < owners.count(0) < len(owners)]
