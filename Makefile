@@ -28,7 +28,7 @@ run: setup ## schedule the quick-start workload on the embedded simulator
 	$(BIN)/gangline simulate examples/quickstart
 
 demo: setup ## schedule a workload on 32 simulated nodes, and show them live in a browser
-	$(BIN)/gangline simulate examples/topology/cluster --config examples/topology/profile.yaml --ui
+	$(BIN)/gangline simulate examples/demo --profile gpu-scheduler --ui
 
 test: setup ## unit tests, or those of a room of the framework: ROOM=queueing
 	PYTHONHASHSEED=0 $(BIN)/pytest $(if $(ROOM),framework/tests/$(ROOM),-n auto --dist worksteal)

@@ -12,13 +12,14 @@ from aiohttp import web
 from gangline import model
 from gangline.api.outlook import ExpectedStart
 from gangline.clock import SystemClock, rfc3339
+from gangline.errors import GanglineError
 from gangline.groups import Groups
 from gangline.kube.resources import GPU_NODE_STATUSES
 from gangline.page.expecting import Expecting
 from gangline.page.feed import Feed, Look
 from gangline.page.history import ClusterHistory
 from gangline.page.serving import page
-from gangline.page.sight import Everybody
+from gangline.page.sight import Everybody, PageViewer
 from gangline.page.taking import TakenPart, Taker
 from gangline.process.listening import Listener
 from gangline.queueing.queue import SchedulingQueue
@@ -67,6 +68,19 @@ class MadeUpOutlook:
     def end_of(self, pod: PodInfo) -> float:
         """See `Outlook`."""
         return self.ends.get(pod.name, math.inf)
+
+
+class Stranger:
+    """A viewer who may see no namespace; after `is_lost` is set nobody says what the viewer may see."""
+
+    name = "stranger"
+    is_lost = False
+
+    async def may_list_pods(self, namespace: str) -> bool:
+        """See `PageViewer`."""
+        if self.is_lost:
+            raise GanglineError("nobody answers")
+        return False
 
 
 class MadeUp:
@@ -204,11 +218,12 @@ class MadeUp:
                 self.bind(name, gang * size + rank, range(8), f"team-{gang % 5}", labels=labels)
 
     @asynccontextmanager
-    async def served(self) -> AsyncIterator[str]:
-        """The address of the page, for the time of the block."""
+    async def served(self, viewer: PageViewer | None = None) -> AsyncIterator[str]:
+        """The address of the page, for the time of the block; by default everybody may see everything."""
+        looks = viewer or Everybody()
         feed = Feed(self._looking, pause=self._pause)
         app = web.Application()
-        handlers = page(feed, lambda request: Everybody(), self.decisions.get, remedies_of=self._remedies_of)
+        handlers = page(feed, lambda request: looks, self.decisions.get, remedies_of=self._remedies_of)
         app.add_routes([web.get(path, handler) for path, handler in handlers.items()])
         listener = Listener(app, "127.0.0.1:0", "--listen")
         await listener.start()

@@ -14,7 +14,7 @@ from playwright.async_api import Page, expect
 from gangline.remedies import Remedies, Remedy, RemedyCost, RemedyKind
 from gangline_e2e.browser import PATIENCE, Browser, first_picture, hindrances, view, work_of_frames
 from gangline_e2e.scenes import busy, small
-from gangline_e2e.shown import MadeUp
+from gangline_e2e.shown import MadeUp, Stranger
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.asyncio(loop_scope="module")]
 VIEWS = ("Map", "Nodes", "Workloads", "Queue", "Timeline", "History")
@@ -22,6 +22,13 @@ MEASURED = """() => {
   const map = document.getElementById("canvas"), ratio = Math.min(2, window.devicePixelRatio || 1);
   return map.width === Math.round(map.clientWidth * ratio) && map.height === Math.round(map.clientHeight * ratio);
 }"""
+LIGHT = """() => {
+  const copy = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(document.getElementById("canvas"), -1, -1);
+  const { data } = copy.getImageData(0, 0, 1, 1);
+  return data[0] + data[1] + data[2] > 600;
+}"""
+"""Whether the map has a light background."""
 SCRIPT = "<script>document.title='pwned'</script><img src=x onerror=document.title='pwned'>"
 
 
@@ -169,6 +176,21 @@ async def test_on_paper_a_view_is_as_long_as_it_is_and_not_wider_than_the_paper(
         assert await page.get_by_role("navigation").is_hidden()
 
 
+async def test_a_map_is_light_on_paper_and_dark_again_afterwards(browser: Browser) -> None:
+    async with small().served() as url, browser.open(url, color_scheme="dark") as page:
+        await first_picture(page)
+        await page.evaluate(f"() => window.addEventListener('beforeprint', () => window.printed = ({LIGHT})())")
+        assert not await page.evaluate(LIGHT)
+        await page.pdf()
+
+        assert await page.evaluate("() => window.printed")
+        await page.wait_for_function(f"() => !({LIGHT})()")
+        await page.emulate_media(media="print")
+        await page.wait_for_function(LIGHT)
+        await page.emulate_media(media="screen")
+        await page.wait_for_function(f"() => !({LIGHT})()")
+
+
 async def test_filters_leave_out_what_does_not_fit(browser: Browser) -> None:
     async with small().served() as url, browser.open(url) as page:
         await view(page, "Nodes")
@@ -185,6 +207,17 @@ async def test_filters_leave_out_what_does_not_fit(browser: Browser) -> None:
         await expect(page.locator("#said")).to_have_text("4 nodes fit the filter")
 
 
+async def test_the_times_of_a_short_past_differ(browser: Browser) -> None:
+    shown = small()
+    shown.remember(3, 30.0)
+    async with shown.served() as url, browser.open(url) as page:
+        await view(page, "History")
+        times = page.locator("#history tbody th")
+
+        await expect(times).to_have_text([re.compile(r"^\d\d:\d\d:\d\d$")] * 3)
+        assert len({*await times.all_text_contents()}) == 3
+
+
 async def test_a_keyboard_is_enough_and_what_is_chosen_is_said(browser: Browser) -> None:
     async with small().served() as url, browser.open(url) as page:
         await page.locator("#canvas").focus()
@@ -198,6 +231,58 @@ async def test_a_keyboard_is_enough_and_what_is_chosen_is_said(browser: Browser)
         await expect(page.locator("#details")).to_contain_text("NVLink between 0–3; NVLink between 4–7")
         await page.keyboard.press("Escape")
         await expect(page.locator("#said")).to_have_text("Nothing is chosen")
+
+
+async def test_what_is_chosen_is_let_go_in_every_view(browser: Browser) -> None:
+    async with small().served() as url, browser.open(url) as page:
+        details = page.locator("#details")
+        await view(page, "Queue")
+        await page.get_by_role("button", name="team/large").click()
+        await expect(details.locator("h2")).to_have_text("team/large")
+        await page.keyboard.press("Escape")
+        await expect(details).to_have_text("Choose a node or a workload.")
+        await page.get_by_role("button", name="team/large").click()
+        await details.get_by_role("button", name="Close").click()
+
+        await expect(details).to_have_text("Choose a node or a workload.")
+        await expect(details).to_be_focused()
+
+
+async def test_a_cluster_without_nodes_and_a_filter_that_nothing_fits_are_said(browser: Browser) -> None:
+    shown = MadeUp(0)
+    async with shown.served() as url, browser.open(url) as page:
+        note = page.locator("#map .note")
+        await expect(note).to_have_text("The scheduler sees no nodes.")
+        assert await page.evaluate(LIGHT)
+        shown.change_node(0)
+        await expect(note).to_be_hidden()
+        await page.get_by_role("searchbox").fill("nobody")
+        await expect(note).to_have_text("No node fits the filter.")
+
+
+async def test_who_may_see_no_namespace_is_told_what_is_left_out(browser: Browser) -> None:
+    async with small().served(Stranger()) as url, browser.open(url) as page:
+        await view(page, "Queue")
+        await expect(page.locator("#queue .note")).to_contain_text("1 pod waits that is not listed: you may not see")
+        await view(page, "Workloads")
+        await expect(page.locator("#workloads .note")).to_have_text(
+            "34 GPUs are used by workloads that you may not see."
+        )
+        await view(page, "Nodes")
+        await expect(page.locator("#nodes tbody tr").first).to_contain_text("another namespace")
+        assert await hindrances(page) == []
+
+
+async def test_without_an_answer_about_rights_the_map_is_empty_and_the_reason_is_said(browser: Browser) -> None:
+    stranger = Stranger()
+    stranger.is_lost = True
+    async with small().served(stranger) as url, browser.open(url, is_live=False) as page:
+        await expect(page.locator("#connection")).to_contain_text("the API server does not say what you may see")
+        assert await page.evaluate(LIGHT)
+        stranger.is_lost = False
+
+        await expect(page.locator("#connection")).to_have_text("live")
+        browser.complaints.clear()  # of the refusals
 
 
 async def test_a_click_on_the_map_chooses_a_node(browser: Browser) -> None:

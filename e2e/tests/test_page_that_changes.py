@@ -99,7 +99,7 @@ async def test_what_is_chosen_stays_up_to_date_while_somebody_reads_it(browser: 
         await expect(details.get_by_role("button", name="node-0")).to_be_focused()
         for name in ("train-0", "train-1"):
             shown.cache.remove_pod(f"pod-team-{name}")
-        await expect(details).to_have_text("team/train is no longer there.")
+        await expect(details.locator("p")).to_have_text("team/train is no longer there.")
         await expect(page.locator("#said")).to_have_text("team/train is no longer there")
         await expect(details).to_be_focused()
         shown.bind("train-0", 1, range(4), labels={GANG: "train"})  # created anew

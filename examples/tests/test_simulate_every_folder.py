@@ -20,6 +20,7 @@ FOLDERS = sorted(
 )
 PLACED = {
     "arrivals": 16,
+    "demo": 47,
     "dra": 4,
     "dra-claim": 4,
     "explain": 2,

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from gangline.api.outlook import ExpectedStart
@@ -54,6 +55,7 @@ class _Reported:
 
 
 _UNKNOWN = _Reported()
+_NO_CLAIMS: Mapping[int, str] = MappingProxyType({})
 
 
 @dataclass(slots=True, eq=False)
@@ -148,35 +150,29 @@ class Drawer:
 
     def _draw_node(self, row: TakenRow, drawn: _Drawn) -> None:
         devices = self._devices.get(row.name, _UNKNOWN)
-        slots = list(devices.ids) or list(range(min(row.gpus, MOST_GPUS)))
-        owners: dict[int, int] = dict.fromkeys(slots, FREE)
-        given = {pod.uid: self._given(row.name, pod, owners) for pod, *_ in row.pods}
-        for pod, workload, *_ in row.pods:
-            number = self._number(workload)
-            drawn.workloads.append(workload)
-            for gpu in given[pod.uid]:
-                owners[gpu] = number
-        for gpu in self._claimed.get(row.name, ()):
+        claimed = self._claimed.get(row.name, _NO_CLAIMS)
+        owners: dict[int, int] = dict.fromkeys(devices.ids or range(min(row.gpus, MOST_GPUS)), FREE)
+        given = [_given(each.pod, claimed, owners) for each in row.pods]
+        numbers = [self._number(each.workload) for each in row.pods]
+        drawn.workloads.extend([each.workload for each in row.pods])
+        for number, gpus in zip(numbers, given, strict=True):
+            owners.update(dict.fromkeys(gpus, number))
+        for gpu in claimed:
             if owners.get(gpu) == FREE:
                 owners[gpu] = SOMEBODY
-        for pod, workload, started, ends in row.pods:
+        for (pod, _, started, ends), number, gpus in zip(row.pods, numbers, given, strict=True):
+            lacking = requested_gpus(pod) - len(gpus)
+            if lacking > 0:
+                more = [gpu for gpu, owner in owners.items() if owner == FREE][:lacking]
+                owners.update(dict.fromkeys(more, number))
+                gpus = (*gpus, *more)
             key = pod.namespace, pod.name
             drawn.pods[key] = None
             self._row_of_pod[key] = row.row
-            lacking = requested_gpus(pod) - len(given[pod.uid])
-            more = [gpu for gpu, owner in owners.items() if owner == FREE][: max(0, lacking)] if lacking > 0 else []
-            owners.update(dict.fromkeys(more, self._numbers[workload]))
-            gpus = (*given[pod.uid], *more)
-            shown_pod = (row.name, self._numbers[workload], gpus, started, ends)
-            self.tables.put(pod.namespace, "pods", pod.name, shown_pod)
+            self.tables.put(pod.namespace, "pods", pod.name, (row.name, number, gpus, started, ends))
         sick, islands = devices.sick, devices.islands
         shown = (row.domains, tuple(owners.values()), _flags(row), _taints(row), sick, islands, row.others)
         self.tables.put(EVERYBODY, "nodes", row.name, shown)
-
-    def _given(self, node: str, pod: PodInfo, owners: dict[int, int]) -> tuple[int, ...]:
-        """The indices of the GPUs of a pod in `owners`; empty if they are not known."""
-        ids = [*device_ids(pod.annotations), *(g for g, uid in self._claimed.get(node, {}).items() if uid == pod.uid)]
-        return tuple(gpu for gpu in dict.fromkeys(ids) if gpu in owners)
 
     def _read_reports(self, reports: Sequence[Any]) -> Iterable[str]:
         """Read the reports of agents; returns the names of the nodes whose reports have changed."""
@@ -245,6 +241,14 @@ class Drawer:
         self._let_go((unit.workload,))
 
 
+def _given(pod: PodInfo, claimed: Mapping[int, str], owners: Mapping[int, int]) -> tuple[int, ...]:
+    """The indices of the GPUs of a pod in `owners`; empty if they are not known. ``claimed`` has UIDs by index."""
+    ids: Iterable[int] = device_ids(pod.annotations)
+    if claimed:
+        ids = dict.fromkeys((*ids, *(gpu for gpu, uid in claimed.items() if uid == pod.uid)))
+    return tuple([gpu for gpu in ids if gpu in owners])
+
+
 def _devices(report: Any) -> _Reported:
     by_id = {device.id: device for device in report.status.devices[:MOST_GPUS]}
     found = [by_id[id] for id in sorted(by_id)]
@@ -270,9 +274,12 @@ def _flags(row: TakenRow) -> int:
 
 def _is_ready(node: Node | None) -> bool:
     """Whether a node is ready. A node without the condition Ready, as in simulations, counts as ready."""
-    conditions = node.status.conditions if node is not None else []
-    return all(condition.status == "True" for condition in conditions if condition.type == "Ready")
+    if node is None or not node.status.conditions:
+        return True
+    return all(condition.status == "True" for condition in node.status.conditions if condition.type == "Ready")
 
 
 def _taints(row: TakenRow) -> tuple[str, ...]:
+    if not row.taints:
+        return ()
     return tuple(f"{taint.key}={taint.value}:{taint.effect}".replace("=:", ":") for taint in row.taints)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 
 from gangline import moments
 from gangline.api.outlook import ExpectedStart, Outlook
@@ -39,15 +40,25 @@ class Expecting:
                 self._leave_out(name, outlook, error)
         return found
 
-    def end_of(self, pod: PodInfo) -> int:
-        """When a pod ends at the latest, in seconds since 1970; 0 if nobody knows."""
-        end = math.inf
-        for name, outlook in self._sound():
-            try:
-                end = min(end, float(outlook.end_of(pod)))
-            except BaseException as error:  # as above
-                self._leave_out(name, outlook, error)
-        return round(end) if 0.0 < end < _LATEST else 0
+    def ends(self) -> Callable[[PodInfo], int]:
+        """The function that says when a pod ends at the latest, in seconds since 1970; 0 if nobody knows.
+
+        The function asks the plugins that are in use now, so it is for the pods of one look.
+        """
+        asked = self._sound()
+
+        def end_of(pod: PodInfo) -> int:
+            end = math.inf
+            for name, outlook in asked:
+                try:
+                    end = min(end, float(outlook.end_of(pod)))
+                except BaseException as error:  # as above
+                    self._leave_out(name, outlook, error)
+                    asked[:] = self._sound()
+                    return end_of(pod)
+            return round(end) if 0.0 < end < _LATEST else 0
+
+        return end_of
 
     def _sound(self) -> list[tuple[str, Outlook]]:
         return [(name, outlook) for name, outlook in self._outlooks() if id(outlook) not in self._broken]
@@ -59,7 +70,14 @@ class Expecting:
 
 def started(pod: PodInfo) -> int:
     """When a pod has started, in seconds since 1970; 0 if it has not, or if the time is unreadable."""
+    text = pod.start_time
+    return _moment(text) if 0 < len(text) <= moments.LONGEST_TEXT else 0
+
+
+@lru_cache(4096)
+def _moment(text: str) -> int:
+    """Many pods start at the same second."""
     try:
-        return round(moments.moment(pod.start_time)) if pod.start_time else 0
+        return round(moments.moment(text))
     except ValueError:
         return 0

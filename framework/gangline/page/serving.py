@@ -134,6 +134,9 @@ def _for_the_page(handler: Handler) -> Handler:
 
 
 def _file(name: str, kind: str) -> Handler:
+    """The handler of a file, which is read and compressed now: a first viewer waits for the picture alone."""
+    _compressed(name)
+
     async def handle(request: web.Request) -> web.StreamResponse:
         headers = {**HEADERS, "Vary": "Accept-Encoding"}
         body = _read(name)

@@ -35,7 +35,10 @@ class PictureTables:
 
     def put(self, namespace: str, table: str, key: str, row: Row) -> None:
         """Add or replace a row."""
-        rows = self._rows.setdefault(namespace, {}).setdefault(table, {})
+        try:
+            rows = self._rows[namespace][table]
+        except KeyError:
+            rows = self._rows.setdefault(namespace, {}).setdefault(table, {})
         if rows.get(key) != row:
             rows[key] = row
             self._note(namespace, table, key, row)
@@ -53,7 +56,11 @@ class PictureTables:
             del self._rows[namespace]
 
     def _note(self, namespace: str, table: str, key: str, row: Row | None) -> None:
-        self._changed.setdefault(namespace, {}).setdefault(table, {})[key] = row
+        try:
+            changed = self._changed[namespace][table]
+        except KeyError:
+            changed = self._changed.setdefault(namespace, {}).setdefault(table, {})
+        changed[key] = row
 
     def keys(self, namespace: str, table: str) -> list[str]:
         """The keys of a table."""

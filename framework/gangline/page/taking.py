@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gangline.api.outlook import ExpectedStart
 from gangline.api.plugin import Clock
 from gangline.api.pod_group import Membership, Problem
@@ -62,8 +65,7 @@ class TakenPod(NamedTuple):
     """When the pod ends at the latest, in seconds since 1970; 0 if that is not known."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TakenRow:
+class TakenRow(NamedTuple):
     """A node, or the row of a deleted one."""
 
     row: int
@@ -169,7 +171,7 @@ class Taker:
         size = self._cache.nodes.size
         turn = [(self._turn + n) % size for n in range(min(IN_TURN, size))] if self._has_begun else []
         self._turn = (self._turn + len(turn)) % max(1, size)
-        taken = [self._row(row, switches) for row in dict.fromkeys((*rows, *turn)) if row < size]
+        taken = self._rows([row for row in dict.fromkeys((*rows, *turn)) if row < size], switches)
         self._has_begun = self._has_begun or not self._todo
         return TakenPart(
             taken,
@@ -210,23 +212,37 @@ class Taker:
         before, self._claims = self._claims, store.version
         return None if before == store.version else list(store)
 
-    def _row(self, row: int, switches: Sequence[Domains]) -> TakenRow:
+    def _rows(self, rows: Sequence[int], switches: Sequence[Domains]) -> list[TakenRow]:
+        """These rows: what is in columns is read for all of them at once."""
         nodes = self._cache.nodes
-        there = nodes.pods_on[row].values()
-        end_of = self._expecting.end_of
+        at = np.array(rows, dtype=np.intp)
+        resources = np.array(nodes.axis.places(GPUS), dtype=np.intp)
+        gpus = nodes.allocatable[np.ix_(resources, at)].sum(axis=0).tolist()
+        cordoned, taints = nodes.unschedulable[at].tolist(), nodes.taints[at].tolist()
+        domains = list(zip(*[_names(level, at) for level in switches], strict=True)) or [()] * len(rows)
+        end_of = self._expecting.ends()
+        return [
+            TakenRow(
+                row,
+                nodes.names[row],
+                nodes.objects[row],
+                is_cordoned,
+                nodes.taint_sets[taint],
+                number,
+                mine,
+                pods,
+                others,
+            )
+            for row, is_cordoned, taint, number, mine in zip(rows, cordoned, taints, gpus, domains, strict=True)
+            for pods, others in [self._pods(row, end_of)]
+        ]
+
+    def _pods(self, row: int, end_of: Callable[[PodInfo], int]) -> tuple[Sequence[TakenPod], int]:
+        """The pods of a row that are drawn, and the number of the others."""
+        there = self._cache.nodes.pods_on[row].values()
         shown = ((pod, workload) for pod in there if (workload := self._shown(pod)) is not None)
         pods = [TakenPod(*each, started(each[0]), end_of(each[0])) for each in islice(shown, MOST_PODS)]
-        return TakenRow(
-            row,
-            nodes.names[row],
-            nodes.objects[row],
-            bool(nodes.unschedulable[row]),
-            nodes.taint_sets[nodes.taints[row]],
-            sum(int(nodes.allocatable[nodes.axis.row(gpu), row]) for gpu in GPUS),
-            tuple(level.values[level.ids[row]] if level.ids[row] >= 0 else "" for level in switches),
-            pods,
-            len(there) - len(pods),
-        )
+        return pods, len(there) - len(pods)
 
     def _shown(self, pod: PodInfo) -> Workload | None:
         """The workload of a pod if the pod is drawn: if it has devices, may have some, or is in a group. Else None."""
@@ -269,6 +285,12 @@ class Taker:
             tuple(sorted(unit.rejected_by)),
             expected,
         )
+
+
+def _names(level: Domains, rows: NDArray[np.intp]) -> list[str]:
+    """The name of each row's domain; "" for a row without one."""
+    values = level.values
+    return [values[id] if id >= 0 else "" for id in level.ids[rows].tolist()]
 
 
 def _may_have_gpus(pod: PodInfo) -> bool:

@@ -1,7 +1,7 @@
 // The map: shows the layer, and lets people move, zoom and choose.
 
 import { Layer } from "./layer.js";
-import { Layout, cellOf, CELL } from "./layout.js";
+import { Layout, runsOf, CELL } from "./layout.js";
 
 const NEAREST = 8, SETTLED = 120, EDGE = 12, CLICK = 5;
 const ZOOM = 1.3;
@@ -48,6 +48,12 @@ export class Canvas {
   restyle() {
     this.layer.clear();
     this.draw();
+  }
+
+  // As `restyle`, now and as a whole: nothing is drawn later on paper.
+  paintAnew() {
+    this.layer.forget();
+    this.#paint();
   }
 
   mark(marked) {
@@ -101,10 +107,10 @@ export class Canvas {
 
   #paint() {
     const { view, context, layer } = this;
-    if (!this.layout || !view.width) return;
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.fillStyle = this.colours.back;
     context.fillRect(0, 0, this.canvas.width, this.canvas.height);
+    if (!this.layout || !view.width) return;
     if (this.isZooming && layer.tiles.size) layer.stretch(context, view);
     else if (layer.show(context, view, this.layout, this.chosen)) this.draw();
     else this.onDrawn?.();
@@ -125,11 +131,7 @@ export class Canvas {
     for (const pod of this.model.workloads.get(marked.workload)?.pods ?? []) {
       const box = layout.byName.get(pod.node);
       if (!box) continue;
-      box.node.owners.forEach((owner, gpu) => {
-        if (owner !== marked.workload) return;
-        const { x, y } = cellOf(box, gpu);
-        context.strokeRect(x - 0.5, y - 0.5, CELL + 1, CELL + 1);
-      });
+      for (const { x, y, width } of runsOf(box, marked.workload)) context.strokeRect(x - 1, y - 1, width + 2, CELL + 2);
     }
   }
 

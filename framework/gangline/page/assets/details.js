@@ -34,6 +34,7 @@ export function showDetails(model, aside, marked, choose, whys, remedies) {
   if (node) parts.push(aboutNode(model, node, choose));
   else if (marked.node !== null) parts.push(el("p", {}, `The node ${marked.node} is no longer there.`));
   if (!parts.length) parts.push(el("p", {}, "Choose a node or a workload."));
+  else parts.unshift(el("button", { type: "button", id: "close", onclick: () => choose({ node: null, workload: null }) }, "Close"));
   renew(aside, parts);
 }
 

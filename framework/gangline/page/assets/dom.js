@@ -67,7 +67,7 @@ export function lasting(seconds) {
 }
 
 const TIME = { hour: "2-digit", minute: "2-digit" };
-let sameDay, otherDay; // made when they are needed, because that takes long
+let sameDay, otherDay, withSeconds; // made when they are needed, because that takes long
 
 // The time of a clock, with the day if that is not today.
 export function clock(seconds, now) {
@@ -75,6 +75,12 @@ export function clock(seconds, now) {
   sameDay ??= new Intl.DateTimeFormat("en-GB", TIME);
   otherDay ??= new Intl.DateTimeFormat("en-GB", { month: "short", day: "numeric", ...TIME });
   return (then.toDateString() === new Date(1000 * now).toDateString() ? sameDay : otherDay).format(then);
+}
+
+// The time of a clock with seconds.
+export function exactClock(seconds) {
+  withSeconds ??= new Intl.DateTimeFormat("en-GB", { ...TIME, second: "2-digit" });
+  return withSeconds.format(new Date(1000 * seconds));
 }
 
 // A time, and how long it is past or to come.

@@ -24,6 +24,12 @@ export class Layer {
     this.tiles = new Map(); // "column,line" -> canvas, the one used last at the end
   }
 
+  // As `clear`, and what there was is not shown any more.
+  forget() {
+    this.clear();
+    this.before = null;
+  }
+
   // Shows all tiles in sight; draws those that are missing, and then those around them. Says whether some are left.
   show(target, view, layout, chosen) {
     const pixels = view.scale * view.ratio;
@@ -113,8 +119,16 @@ export class Layer {
     context.fillRect(0, 0, TILE, TILE);
     context.setTransform(this.pixels, 0, 0, this.pixels, -column * TILE, -line * TILE);
     const area = this.#area(column, line);
-    for (const box of layout.boxes) if (meets(area, box)) this.#frame(box);
-    for (const box of layout.nodes) if (meets(area, box)) this.#node(box, chosen);
+    for (const spine of layout.boxes) if (spine.level === 0 && meets(area, spine)) this.#spine(spine, area, chosen);
+  }
+
+  #spine(spine, area, chosen) {
+    this.#frame(spine);
+    for (const leaf of spine.parts) {
+      if (!meets(area, leaf)) continue;
+      this.#frame(leaf);
+      for (const box of leaf.parts) if (meets(area, box)) this.#node(box, chosen);
+    }
   }
 
   #frame(box) {

@@ -84,6 +84,22 @@ export function cellOf(box, gpu) {
   };
 }
 
+// Where the GPUs of an owner are on a node: neighbours on one line together.
+export function runsOf(box, owner) {
+  const { owners } = box.node, runs = [];
+  for (let gpu = 0; gpu < owners.length; gpu++) {
+    if (owners[gpu] !== owner) continue;
+    const { x, y } = cellOf(box, gpu);
+    let count = 1;
+    while ((gpu + 1) % PER_LINE && owners[gpu + 1] === owner) {
+      gpu++;
+      count++;
+    }
+    runs.push({ x, y, width: count * STEP - GAP });
+  }
+  return runs;
+}
+
 function gpuAt(box, x, y) {
   const column = Math.floor((x - box.x - GAP) / STEP), line = Math.floor((y - box.y - NAME - GAP) / STEP);
   const gpu = line * PER_LINE + column;

@@ -20,10 +20,14 @@ export class Listing {
     this.earlier = el("button", { type: "button", class: "earlier", onclick: () => this.#turn(-1) }, "Earlier");
     this.later = el("button", { type: "button", class: "later", onclick: () => this.#turn(1) }, "Later");
     this.pager = el("div", { class: "pager" }, this.earlier, this.later);
-    section.replaceChildren(this.scroll, this.pager);
+    this.note = el("p", { class: "note" });
+    section.replaceChildren(this.note, this.scroll, this.pager);
   }
 
-  show(rows, make) {
+  // ``note`` says what is left out.
+  show(rows, make, note) {
+    this.note.hidden = !note;
+    this.note.textContent = note || "";
     this.rows = rows;
     this.make = make;
     const pages = Math.max(1, Math.ceil(rows.length / PAGE));
@@ -44,7 +48,7 @@ export class Listing {
 
   #turn(by) {
     this.page += by;
-    this.show(this.rows, this.make);
+    this.show(this.rows, this.make, this.note.textContent);
     this.scroll.scrollTop = 0;
     const [wanted, other] = by < 0 ? [this.earlier, this.later] : [this.later, this.earlier];
     (wanted.disabled ? other : wanted).focus();
@@ -102,6 +106,7 @@ export class Lists {
   #workloads(chosen) {
     const { model } = this;
     const found = [...model.workloads.values()].filter((each) => !chosen?.workloads || chosen.workloads.has(each.number));
+    const unseen = chosen?.workloads ? 0 : model.unseen();
     const named = found.map((each) => ({ each, order: natural(nameOf(model, each.number)) })).sort(byOrder);
     this.workloads.show(named, ({ each }) => {
       const pods = [...each.pods];
@@ -114,16 +119,17 @@ export class Lists {
         new Set(pods.map((pod) => pod.node)).size,
         each.unit ? `${count(each.unit.pods, "pod")}, ${ago(each.unit.since, model.now())}` : "",
       ];
-    });
+    }, unseen > 0 && `${count(unseen, "GPU is", "GPUs are")} used by workloads that you may not see.`);
   }
 
   #queue(chosen) {
     const { model } = this;
     const units = [...model.units.values()].filter((unit) => !chosen?.workloads || chosen.workloads.has(unit.workload));
+    const missing = chosen?.workloads ? 0 : model.totals().waiting - units.reduce((sum, unit) => sum + unit.pods, 0);
     units.sort((a, b) => a.since - b.since || (a.key < b.key ? -1 : 1));
     this.queue.show(units, (unit) => [
       this.#workload(unit.workload), unit.pods, unit.gpus, ago(unit.since, model.now()), unit.place, unit.attempts,
       unit.message || "not yet tried",
-    ]);
+    ], missing > 0 && `${count(missing, "pod waits", "pods wait")} that ${missing === 1 ? "is" : "are"} not listed: you may not see ${missing === 1 ? "its" : "their"} namespace, or the queue is too long.`);
   }
 }

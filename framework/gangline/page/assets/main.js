@@ -63,6 +63,7 @@ function refresh() {
   if (view === "timeline") timeline.show(chosen);
   else if (view === "history") past.show();
   else lists.show(view, chosen);
+  note();
   details();
 }
 
@@ -73,6 +74,14 @@ function findAgain() {
   if (!again && marked.workload !== GONE) $("said").textContent = `${marked.name} is no longer there`;
   marked.workload = again?.number ?? GONE;
   canvas.mark(marked);
+}
+
+// Why there is nothing to see on the map.
+function note() {
+  const said = !model.position || chosen?.nodes.size ? "" : !model.nodes.size ? "The scheduler sees no nodes." : chosen ? "No node fits the filter." : "";
+  const element = $("map").querySelector(".note");
+  element.hidden = !said;
+  element.textContent = said;
 }
 
 function details() {
@@ -135,6 +144,11 @@ function show() {
   canvas.draw();
 }
 
+document.addEventListener("keydown", (event) => {
+  const isChosen = marked.node !== null || marked.workload !== null;
+  if (event.key !== "Escape" || event.defaultPrevented || !isChosen || form.contains(event.target)) return;
+  choose({ node: null, workload: null });
+});
 form.addEventListener("input", filtered);
 form.addEventListener("submit", (event) => event.preventDefault());
 form.addEventListener("reset", () => setTimeout(filtered));
@@ -146,6 +160,18 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   colours.read();
   canvas.restyle();
 });
+
+// On paper everything is light. Browsers tell of it by events, by the media or by both.
+function printed(isOnPaper) {
+  const { classList } = document.documentElement;
+  if (classList.contains("paper") === isOnPaper) return;
+  classList.toggle("paper", isOnPaper);
+  colours.read();
+  canvas.paintAnew();
+}
+window.addEventListener("beforeprint", () => printed(true));
+window.addEventListener("afterprint", () => printed(false));
+matchMedia("print").addEventListener("change", ({ matches }) => printed(matches));
 
 show();
 feed.start();

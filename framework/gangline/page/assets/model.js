@@ -80,11 +80,18 @@ export class Model {
     const node = before ?? { name };
     const moved = !before || before.owners.length !== owners.length || before.domains.join("\n") !== domains.join("\n");
     Object.assign(node, { domains, owners, flags, taints, islands, others, sick: sick.length ? new Map(sick) : NONE_SICK });
-    if (moved) node.order = [...domains, name].map(natural).join("\0");
+    if (moved) node.order = `${this.#orderOf(domains)}\0${natural(name)}`;
     node.used = owners.reduce((sum, owner) => sum + (owner !== FREE), 0);
     this.nodes.set(name, node);
     this.hasNewShape ||= moved;
     this.changedNodes.add(name);
+  }
+
+  // The order of domains, which many nodes share.
+  #orderOf(domains) {
+    const key = domains.join("\0");
+    if (this.lastDomains !== key) [this.lastDomains, this.lastOrder] = [key, natural(key)];
+    return this.lastOrder;
   }
 
   #workloads(namespace, rows) {
@@ -140,6 +147,12 @@ export class Model {
   // The namespaces that have workloads here, in order.
   namespaces() {
     return [...new Set([...this.workloads.values()].map((each) => each.namespace))].sort();
+  }
+
+  // The number of GPUs that are used by workloads without a name here.
+  unseen() {
+    const isUnseen = (owner) => owner !== FREE && !this.workloads.has(owner);
+    return [...this.nodes.values()].reduce((sum, node) => sum + node.owners.filter(isUnseen).length, 0);
   }
 
   totals() {

@@ -1,8 +1,9 @@
 // The last hours as curves, and the same as a table.
 
-import { clock, el, lasting, percent } from "./dom.js";
+import { clock, el, exactClock, lasting, percent } from "./dom.js";
 import { Listing } from "./lists.js";
 
+const SHORT = 600; // seconds: the times of a shorter past are told with seconds
 const WIDE = 1000, TALL = 100; // units of a drawing
 const SVG = "http://www.w3.org/2000/svg";
 const stranded = (sample) => (sample.gpus > sample.used ? sample.stranded / (sample.gpus - sample.used) : 0);
@@ -48,25 +49,27 @@ export class Past {
     if (key === this.drawn) return;
     this.drawn = key;
     const now = this.model.now();
+    const isShort = samples.length && samples.at(-1).at - samples[0].at < SHORT;
+    const told = isShort ? exactClock : (at) => clock(at, now);
     this.charts.replaceChildren(...(samples.length
-      ? CHARTS.map((chart) => drawn(chart, samples, now))
+      ? CHARTS.map((chart) => drawn(chart, samples, told))
       : [el("p", {}, "The scheduler takes a sample every 30 seconds; the first one is yet to come.")]));
     this.listing.show(samples.reverse(), (each) => [
-      clock(each.at, now), `${each.used} of ${each.gpus}`, share(stranded(each)), each.waiting, lasting(each.longest), each.placed,
+      told(each.at), `${each.used} of ${each.gpus}`, share(stranded(each)), each.waiting, lasting(each.longest), each.placed,
       ...(each.placed ? [lasting(each.wait), lasting(each.longWait)] : ["–", "–"]), each.decisions,
       ...(each.decisions ? [lasting(each.latency), lasting(each.longLatency)] : ["–", "–"]),
     ]);
   }
 }
 
-function drawn({ title, shown, least, curves }, samples, now) {
+function drawn({ title, shown, least, curves }, samples, told) {
   const found = curves.map(([name, of]) => ({ name, points: samples.map((each) => [each.at, of(each)]).filter(([, value]) => value !== null) }));
   const values = found.flatMap((curve) => curve.points.map(([, value]) => value));
   const most = Math.max(least, ...values);
   const said = found.map(({ name, points }) => `${name}: ${points.length ? shown(points.at(-1)[1]) : "none"}`).join("; ");
   const words = values.length ? `, between ${shown(Math.min(...values))} and ${shown(Math.max(...values))}` : "";
   const svg = document.createElementNS(SVG, "svg");
-  const label = `${title} from ${clock(samples[0].at, now)} to ${clock(samples.at(-1).at, now)}. Last ${said}${words}`;
+  const label = `${title} from ${told(samples[0].at)} to ${told(samples.at(-1).at)}. Last ${said}${words}`;
   for (const [name, value] of Object.entries({ viewBox: `0 0 ${WIDE} ${TALL}`, preserveAspectRatio: "none", role: "img", "aria-label": label }))
     svg.setAttribute(name, value);
   found.forEach(({ points }, place) => svg.append(path(points, samples, most, place)));
@@ -74,7 +77,7 @@ function drawn({ title, shown, least, curves }, samples, now) {
     el("figcaption", {}, el("strong", {}, title), found.map(({ name, points }, place) =>
       el("span", {}, el("i", { class: `curve-${place}` }), `${name}: ${points.length ? shown(points.at(-1)[1]) : "–"}`))),
     el("div", { class: "plot" }, el("span", { class: "most", "aria-hidden": "true" }, shown(most)), svg),
-    el("div", { class: "times", "aria-hidden": "true" }, el("span", {}, clock(samples[0].at, now)), el("span", {}, clock(samples.at(-1).at, now))),
+    el("div", { class: "times", "aria-hidden": "true" }, el("span", {}, told(samples[0].at)), el("span", {}, told(samples.at(-1).at))),
   );
 }
 
