@@ -17,7 +17,8 @@ class KnownClaims:
 
     def newest(self, claim: model.ResourceClaim) -> model.ResourceClaim:
         """The newest known state of a claim."""
-        return self.shown(claim.metadata.uid) or claim
+        entry = self._entries.get(claim.metadata.uid)
+        return claim if entry is None or entry.claim is None else entry.claim
 
     def shown(self, uid: str) -> model.ResourceClaim | None:
         """The newest known state of the claim with this UID; None if the watch has not shown it, or it is gone."""
@@ -41,6 +42,11 @@ class KnownClaims:
         """The UIDs of the pods that use a claim: it is reserved for them, or they are placed with it."""
         entry = self._entries.get(uid)
         return set() if entry is None else entry.consumers.union(entry.reserved)
+
+    def has_few_consumers(self, uid: str, most: int) -> bool:
+        """Whether a claim certainly has fewer than `most` consumers; quicker than to count them."""
+        entry = self._entries.get(uid)
+        return entry is None or len(entry.consumers) + len(entry.reserved) < most
 
     def is_leaving(self, uid: str) -> bool:
         """Whether this process is taking back what it wrote to the claim."""
