@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from gangline.dra import standing
 from gangline.dra.allocator import Allocations, Order
-from gangline.model.resource_claims import ResourceClaim
+from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
 
-from .offers import claim, device, exactly, offer
+from .offers import allocated, claim, device, exactly, offer
 from .test_live import CLAIMS, NODES, PCIE_ROOT, ROOT, World, plain
 from .test_search import RANDOM
 
@@ -47,6 +47,12 @@ def columns(world: World) -> list[Any]:
     found = world.devices._current()[0]
     left = [found.left(placed) for placed in found.table.placed]
     return [found.states.tolist(), found.consumed.tolist(), left, found.usage.taken, found.usage.consumed]
+
+
+def taken(name: str, pool: str) -> ResourceClaimAllocation:
+    found = allocated(name, pool=pool).status.allocation
+    assert found is not None
+    return found
 
 
 def worlds(seed: int) -> tuple[World, World]:
@@ -141,9 +147,10 @@ def test_nodes_whose_devices_are_linked_differently_get_devices_of_their_own() -
     given: list[list[str]] = []
     for give in (at_once, one_by_one):
         world = World()
-        for name, roots in {"a": "xxz", "b": "xzz"}.items():
+        for name, roots in {"a": "xxzz", "b": "xzzx"}.items():
             devices = [device(f"d{at}", attributes={PCIE_ROOT: root}) for at, root in enumerate(roots)]
             world.devices.slice_changed(None, offer(f"s-{name}", devices, nodeName=name, pool=f"p-{name}"))
+            world.devices.take(name, taken("d3", pool=f"p-{name}"))
         found = give(world, [claim(exactly())], [0, 1], "best")
         given.append([each[0].devices.results[0].device for each in found or () if each])
     assert given == [["d2", "d0"]] * 2
