@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline.deadline import Deadline
-from gangline.dra.at_once import are_own, keys_of
 from gangline.dra.asking import MOST_DEVICES, Alternative, Ask, read
+from gangline.dra.at_once import are_own, keys_of
 from gangline.dra.candidates import USABLE, Candidates
 from gangline.dra.counters import CounterRoom
 from gangline.dra.counting import Counted, Counting

@@ -7,7 +7,7 @@ others: each device is for one claim and one node alone. Where that is not so, t
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -61,12 +61,10 @@ def _states_at(column: NDArray[np.uint8], rows: Sequence[RowNumbers]) -> list[by
     if (states & IN_USE).any():
         return None
     text, ends = states.tobytes(), list(accumulate(map(len, rows), initial=0))
-    return [text[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+    return [text[start:end] for start, end in pairwise(ends)]
 
 
-def are_own(
-    standing: Standing, nodes: Sequence[int], cuts: Sequence[Cut], answers: Sequence[SearchAnswer]
-) -> bool:
+def are_own(standing: Standing, nodes: Sequence[int], cuts: Sequence[Cut], answers: Sequence[SearchAnswer]) -> bool:
     """Whether each of the given devices can be used on its node alone."""
     rows = [[cut.devices.rows[at] for _, _, at in answer.given] for cut, answer in zip(cuts, answers, strict=True)]
     given = np.fromiter(chain.from_iterable(rows), np.intp)

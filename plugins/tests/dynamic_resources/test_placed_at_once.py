@@ -44,9 +44,7 @@ class Members:
         specs = [spec(exactly(count)) for count in random.choices(counts, k=2)]
         odd = random.randrange(size) if not kind and random.random() < 0.2 else -1
         had = random.randrange(size) if not kind and random.random() < 0.2 else -1
-        self.pods = [
-            self._pod(f"p{at}", entries, specs[at == odd], on="n0" if at == had else "") for at in range(size)
-        ]
+        self.pods = [self._pod(f"p{at}", entries, specs[at == odd], on="n0" if at == had else "") for at in range(size)]
         self.guest = self._pod("guest", entries[:1], specs[0])
         self.where = [at % NODES for at in range(size)]
 
@@ -77,7 +75,9 @@ class Members:
         self.claims.append(model.ResourceClaim(metadata, of, status))
         self.cache.store(resources.RESOURCE_CLAIMS).upsert(self.claims[-1])
 
-    def _pod(self, name: str, entries: list[model.PodResourceClaim], of: model.ResourceClaimSpec, on: str = "") -> PodInfo:
+    def _pod(
+        self, name: str, entries: list[model.PodResourceClaim], of: model.ResourceClaimSpec, on: str = ""
+    ) -> PodInfo:
         self._claim(name, of, owner=name, on=on)
         metadata = model.ObjectMeta(name, "default", name)
         status = model.PodStatus(resource_claim_statuses=[model.PodResourceClaimStatus("own", name)])
