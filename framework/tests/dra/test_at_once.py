@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from random import Random
 from typing import Any
 
@@ -33,12 +34,12 @@ def one_by_one(world: World, claims: list[ResourceClaim], rows: list[int], order
 
 def at_once(world: World, claims: list[ResourceClaim], rows: list[int], order: Order) -> list[Allocations] | None:
     found = world.devices.allocate_each(world.devices.asked(claims), [claims] * len(rows), rows, order)
-    taken = {
+    news: dict[Hashable, ResourceClaimAllocation] = {
         (len(world.taken), row, number): each
         for row, allocations in zip(rows, found or (), strict=found is not None)
         for number, each in enumerate(allocations)
     }
-    world.devices.take_all(taken)
+    world.devices.take_all(news)
     return found
 
 
@@ -81,8 +82,8 @@ def test_pods_at_once_get_the_devices_that_they_get_one_by_one(seed: int, random
         assert list(map(plain, found)) == list(map(plain, one_by_one(first, claims, rows, order)))
     assert columns(first) == columns(second)
     for claims in CLAIMS:
-        codes = [world.devices.codes(world.devices.asked(claims), nodes) for world in (first, second)]
-        assert np.array_equal(*codes)
+        codes, others = [world.devices.codes(world.devices.asked(claims), nodes) for world in (first, second)]
+        assert np.array_equal(codes, others)
 
 
 def plain_world(**fields: Any) -> World:

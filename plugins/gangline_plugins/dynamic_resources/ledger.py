@@ -231,9 +231,9 @@ class Ledger(KnownClaims):
             return False
         try:
             asked, *others = map(self.devices.asked, claims)
-            orders = {self.orders.of(pod.scheduler_name) for pod in pods}
-            is_one = len(orders) == 1 and all([each is asked or each == asked for each in others])
-            found = self.devices.allocate_each(asked, claims, rows, orders.pop()) if is_one else None
+            orders = [self.orders.of(pod.scheduler_name) for pod in pods]
+            is_one = len(set(orders)) == 1 and all([each is asked or each == asked for each in others])
+            found = self.devices.allocate_each(asked, claims, rows, orders[0]) if is_one else None
         except (InvalidObject, DeadlineExceeded):
             return False
         guesses = [guess for each in found or () for guess in each]
