@@ -30,7 +30,7 @@ from gangline_plugins.dynamic_resources.known import KnownClaims
 from gangline_plugins.dynamic_resources.listening import ClaimListener, NodeLabels
 from gangline_plugins.dynamic_resources.narrowing import Narrowings
 from gangline_plugins.dynamic_resources.offering import Offering
-from gangline_plugins.dynamic_resources.orders import AllocationOrders
+from gangline_plugins.dynamic_resources.orders import AllocationOrders, Order
 from gangline_plugins.dynamic_resources.referring import References
 from gangline_plugins.dynamic_resources.written import Written
 from gangline_plugins.extended_resources import ExtendedResources
@@ -231,7 +231,7 @@ class Ledger(KnownClaims):
             return False
         try:
             asked, *others = map(self.devices.asked, claims)
-            orders = [self.orders.of(pod.scheduler_name) for pod in pods]
+            orders: list[Order] = [self.orders.of(pod.scheduler_name) for pod in pods]
             is_one = len(set(orders)) == 1 and all([each is asked or each == asked for each in others])
             found = self.devices.allocate_each(asked, claims, rows, orders[0]) if is_one else None
         except (InvalidObject, DeadlineExceeded):
