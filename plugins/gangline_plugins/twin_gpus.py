@@ -10,7 +10,7 @@ Each side is told of every change of the other, also of trial placements and the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -208,8 +208,17 @@ class TwinGpus:
     def claims_changed(self, devices: Iterable[DeviceId]) -> None:
         """Claims have got or given back these devices."""
         if self._rows_of and self._uuids:
-            named = [names for device in devices for names in self._uuids.get(device, {}).values()]
-            self._compare(self._reporting(uuid for names in named for uuid in names))
+            self._compare(self._reporting(self._named(devices)))
+
+    def concern(self, devices: Iterable[DeviceId]) -> bool:
+        """Whether a node reports one of these devices, so that `claims_changed` may make a difference."""
+        return bool(self._rows_of and self._uuids and self._reporting(self._named(devices)))
+
+    def _named(self, devices: Iterable[DeviceId]) -> Iterator[str]:
+        """The UUIDs that slices give these devices."""
+        for device in devices:
+            for names in self._uuids.get(device, {}).values():
+                yield from names
 
     def _reporting(self, uuids: Iterable[str]) -> set[int]:
         """The rows whose nodes report one of these UUIDs."""

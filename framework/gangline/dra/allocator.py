@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from gangline.deadline import Deadline
 from gangline.dra.asking import MOST_DEVICES, Alternative, Ask, read
+from gangline.dra.at_once import are_own, keys_of
 from gangline.dra.candidates import USABLE, Candidates
 from gangline.dra.counters import CounterRoom
 from gangline.dra.counting import Counted, Counting
@@ -51,6 +52,8 @@ from gangline.status import BoolColumn
 
 Order = Literal["upstream", "best"]
 """The order in which devices are tried: kube-scheduler's order, or the devices with the least loss first."""
+Allocations = tuple[ResourceClaimAllocation, ...]
+"""One allocation for each claim of a pod."""
 SharedOn = Mapping[int, NDArray[np.intp]]
 """By number of a claim: the rows of the nodes, all of which must be able to use the devices of the claim."""
 
@@ -230,6 +233,32 @@ class PodAllocator:
         if order == "best":
             answer = self._improved(node, of_node, state, answer, shared_on)
         return NodeVerdict(self._allocations(answer, of_node.devices.rows, node_name, claims or self._ask.claims))
+
+    def on_each(
+        self, nodes: Sequence[int], names: Sequence[str], claims: Sequence[Sequence[ResourceClaim]], order: Order
+    ) -> list[Allocations] | None:
+        """As `on` for one pod on each of these different nodes, where each pod takes its devices before the next one is
+        asked about; None unless each node has the devices, and each device is for one claim and its node alone.
+        """
+        standing = self._candidates.standing
+        answers: dict[Hashable, SearchAnswer] = {}
+        try:
+            cuts = list(map(self._cuts.of, nodes))
+            outlines = list(map(self._cuts.outline, nodes, cuts)) if order == "best" else None
+            keys = keys_of(standing, cuts, outlines)
+            for node, cut, key in zip(nodes, cuts, keys or (), strict=keys is not None):
+                if key not in answers:
+                    first = self._answer(cut, key.state, None)
+                    is_best = order == "best" and first.ending is Ending.FOUND
+                    answers[key] = self._improved(node, cut, key.state, first, None) if is_best else first
+        except Unallocatable:
+            return None
+        found = [answers[key] for key in keys or ()]
+        are_found = bool(found) and all([each.ending is Ending.FOUND for each in answers.values()])
+        if not are_found or not are_own(standing, nodes, cuts, found):
+            return None
+        each = zip(found, cuts, names, claims, strict=True)
+        return [self._allocations(answer, cut.devices.rows, name, of) for answer, cut, name, of in each]
 
     def choices(self, size: int, nodes: NDArray[np.int64]) -> Iterator[tuple[Chosen, RowNumbers]]:
         """Which alternatives the claims get on the nodes in these rows, in the order of kube-scheduler.

@@ -8,7 +8,7 @@ have to bring up to date is brought up to date at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from itertools import islice
 
@@ -177,6 +177,15 @@ class KeptDevices:
             self._count(before, False)
         self._taken[key] = allocation
         self._count(allocation, True)
+
+    def take_all(self, taken: Mapping[Hashable, ResourceClaimAllocation]) -> None:
+        """As `take` for each of these claims, none of which has devices."""
+        self._taken.update(taken)
+        results = [each for allocation in taken.values() for each in allocation.devices.results]
+        if self._standing is not None:
+            self._standing.take(results, self.changes)
+        else:
+            self._usage.add(results)
 
     def give(self, key: Hashable) -> None:
         """The claim with this key no longer has devices."""

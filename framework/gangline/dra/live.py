@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline.deadline import POD_SECONDS, Deadline
-from gangline.dra.allocator import NodeVerdict, Order, SharedOn
+from gangline.dra.allocator import Allocations, NodeVerdict, Order, SharedOn
 from gangline.dra.asked import Asked, named
 from gangline.dra.kept import KeptDevices
 from gangline.dra.preparing import one_of
@@ -99,6 +99,17 @@ class Devices(KeptDevices):
         with allocator.within(Deadline(POD_SECONDS)):
             verdict = question.pod.on(row, self._nodes().name_of(row), claims, order, shared_on)
         return replace(verdict, error=named(verdict.error, claims)) if verdict.error else verdict
+
+    def allocate_each(
+        self, asked: Asked, claims: Sequence[Sequence[ResourceClaim]], rows: Sequence[int], order: Order = "upstream"
+    ) -> list[Allocations] | None:
+        """As `allocate` for many pods, each on another row, and each taking its devices before the next one is asked
+        about; None if that has to be done one by one. Raises InvalidObject and DeadlineExceeded.
+        """
+        question, allocator = self._asking(asked)
+        names = list(map(self._nodes().name_of, rows))
+        with allocator.within(Deadline(POD_SECONDS)):
+            return question.pod.on_each(rows, names, claims, order)
 
     def choices(self, asked: Asked, nodes: NodeView, deadline: Deadline | None = None) -> list[tuple[Chosen, Places]]:
         """Which alternatives the claims get, each set of them with the positions of nodes of the view.

@@ -25,6 +25,8 @@ TAKEN = 1
 """A state: a claim has the device for itself, or somebody without a claim has it."""
 IN_USE = 2
 """A state: shares consume capacities of the device."""
+_MANY = 8
+"""With at least so many devices, the nodes that see a change are noted together."""
 _MOST_AMOUNTS = 65_536
 """Different amounts that shares consume of a device; with more, they are numbered anew."""
 Left = dict[tuple[str, str], int]
@@ -95,8 +97,10 @@ class Standing:
             self._amounts.clear()
             self._consumed.forget()
         before = {device: usage.is_used(device) for device in _devices(results)} if self._has_left else {}
-        for device in usage.add(results) if sign > 0 else usage.remove(results):
-            self._note(device, log)
+        changed = usage.add(results) if sign > 0 else usage.remove(results)
+        if len(changed) < _MANY or not self._note_own(changed, log):
+            for device in changed:
+                self._note(device, log)
         for device, was_used in before.items():
             if was_used != usage.is_used(device):
                 self._counters_changed(device, -1 if was_used else 1)
@@ -120,6 +124,21 @@ class Standing:
             for placed in table.placed_with.get(table.slice_of[row], ()):
                 note_reach(table.touched, placed.pool.reach, PODS)
                 note_reach(log, placed.pool.reach, PODS)
+
+    def _note_own(self, devices: Sequence[DeviceId], log: Changes) -> bool:
+        """As `_note` for devices of one node each that consume no counters; False, and nothing done, for others."""
+        table = self.table
+        found = [(row, device) for device in devices for row in table.index.get(device, ())]
+        rows = np.array([row for row, _ in found], dtype=np.intp)
+        nodes = table.node[rows]
+        if (nodes < 0).any() or (table.traits[rows] & CONSUMES).any():
+            return False
+        for row, device in found:
+            self._states[row] = self._state(device)
+            self._consumed[row] = self._number(device)
+        table.touched.note_all_valid(nodes.tolist(), PODS)
+        log.note_all_valid(nodes.tolist(), OWN)
+        return True
 
     def _counters_changed(self, device: DeviceId, sign: int) -> None:
         """A device that no claim used is used now (1), or no claim uses it any more (-1): adjust its counters."""

@@ -127,6 +127,6 @@ def lacks_admin_access(claim: model.ResourceClaim, namespace: Any) -> bool:
     """
     if claim.status.allocation is not None:
         return False
-    asks = any(each.exactly is not None and each.exactly.admin_access for each in claim.spec.devices.requests)
+    asks = any([each.exactly is not None and each.exactly.admin_access for each in claim.spec.devices.requests])
     labels = namespace.metadata.labels if namespace is not None else None
     return asks and (labels or {}).get(ADMIN_LABEL) != "true"

@@ -32,6 +32,11 @@ class Concessions:
         finally:
             self._uids -= added
 
+    @property
+    def are_some(self) -> bool:
+        """Whether some pod makes do with the last alternatives."""
+        return bool(self._uids)
+
     def are_made_by(self, pod: PodInfo) -> bool:
         """Whether the pod makes do with the last alternatives."""
         return pod.uid in self._uids

@@ -164,6 +164,11 @@ class Endings:
         """The UIDs of the claims that are reserved for a pod."""
         return frozenset(self._claims.get(uid, ()))
 
+    @property
+    def are_counted(self) -> bool:
+        """Whether any pod counts as ended."""
+        return self._foreseen is not None or bool(self.lifted)
+
     def is_free(self, entry: ClaimEntry) -> bool:
         """Whether all users of a claim count as ended: then others will take its devices from it, or delete it.
 

@@ -16,7 +16,6 @@ one is gone or ending. See `entries`.
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from gangline import DeadlineExceeded, Handle, InvalidObject, PodClass, PodInfo, State, model, resources
@@ -24,13 +23,14 @@ from gangline.dra.live import Devices
 from gangline_plugins.default_preemption.levels import PriorityLevels
 from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, PodClaims, is_made_for, uses_claims
 from gangline_plugins.dynamic_resources.conceding import Concessions
-from gangline_plugins.dynamic_resources.entries import Allocation, ClaimEntry, Endings, devices_of
+from gangline_plugins.dynamic_resources.entries import Allocation, Endings, devices_of
 from gangline_plugins.dynamic_resources.extended import ExtendedClaims
 from gangline_plugins.dynamic_resources.guests import Guests
+from gangline_plugins.dynamic_resources.known import KnownClaims
 from gangline_plugins.dynamic_resources.listening import ClaimListener, NodeLabels
 from gangline_plugins.dynamic_resources.narrowing import Narrowings
 from gangline_plugins.dynamic_resources.offering import Offering
-from gangline_plugins.dynamic_resources.orders import AllocationOrders
+from gangline_plugins.dynamic_resources.orders import AllocationOrders, Order
 from gangline_plugins.dynamic_resources.referring import References
 from gangline_plugins.dynamic_resources.written import Written
 from gangline_plugins.extended_resources import ExtendedResources
@@ -41,13 +41,13 @@ _FEW_ENDING = 16
 """With at most this many claims about to come free, a choice is first tried without their devices."""
 
 
-class Ledger:
+class Ledger(KnownClaims):
     """The tracker of all claims of a cluster."""
 
     def __init__(self, state: State) -> None:
+        super().__init__()
         self._state = state
         self._store = state.store(resources.RESOURCE_CLAIMS)
-        self._entries: defaultdict[str, ClaimEntry] = defaultdict(ClaimEntry)
         self._turns = itertools.count(1)
         self.levels = PriorityLevels()
         """The priorities of the pods with claims on each row."""
@@ -95,22 +95,32 @@ class Ledger:
         """As `add`, for pods of one class."""
         self.levels.add_all(pods, rows)
         self.devices.changes.note_rows(rows)
-        for pod, row in zip(pods, rows, strict=True):
-            self._add(pod, row)
+        if self._free or self._endings.are_counted:
+            for pod, row in zip(pods, rows, strict=True):
+                self._add(pod, row)
+            return
+        lacking = list(map(self._join, pods, rows))
+        if not self._guess_each(pods, lacking, rows):
+            for pod, claims, row in zip(pods, lacking, rows, strict=True):
+                self._guess_lacking(pod, claims, row)
 
     def _add(self, pod: PodInfo, row: int) -> None:
-        self._endings.placed(pod)
         lifted = self._endings.lifted.pop(pod.uid, None)
         if lifted is not None and lifted[0] == row:
+            self._endings.placed(pod)
             self._put_back(pod, lifted[1])
             return
+        self._guess_lacking(pod, self._join(pod, row), row)
+
+    def _join(self, pod: PodInfo, row: int) -> Claims:
+        """A pod uses its claims from now on; returns the claims for which devices have to be guessed."""
+        self._endings.placed(pod)
         try:
             claims = self.claims_at(pod, row)
         except ClaimProblem:
             claims = []
         uid, is_trial = pod.uid, not pod.node_name
         self._pods[uid] = tuple([claim.metadata.uid for claim in claims])
-        lacking = []
         for claim in claims:
             entry = self._entries[claim.metadata.uid]
             entry.consumers.add(uid)
@@ -118,9 +128,11 @@ class Ledger:
                 entry.guessing.add(uid)
             if self._free:
                 self._settle(claim.metadata.uid)
-            if entry.allocation is None:
-                lacking.append(claim)
-        if lacking and is_trial:
+        return claims if is_trial else []
+
+    def _guess_lacking(self, pod: PodInfo, claims: Claims, row: int) -> None:
+        lacking = [claim for claim in claims if self._entries[claim.metadata.uid].allocation is None]
+        if lacking:
             self._guess(pod, lacking, row)
 
     def remove(self, pod: PodInfo, row: int) -> None:
@@ -209,6 +221,31 @@ class Ledger:
             self._entries[claim.metadata.uid].guess = allocation
             self._settle(claim.metadata.uid)
 
+    def _guess_each(self, pods: Sequence[PodInfo], claims: Sequence[Claims], rows: Sequence[int]) -> bool:
+        """As `_guess` for the claims of pods of one class; False, and nothing done, if the pods are not independent."""
+        if self.guests.nominated() or self.concessions.are_some or self.narrowings.are_some:
+            return False
+        uids = [claim.metadata.uid for each in claims for claim in each]
+        are_free = all([self._entries[uid].allocation is None for uid in uids])
+        if not all(claims) or not are_free or len(set(uids)) < len(uids) or len(set(rows)) < len(rows):
+            return False
+        try:
+            asked, *others = map(self.devices.asked, claims)
+            orders: list[Order] = [self.orders.of(pod.scheduler_name) for pod in pods]
+            is_one = len(set(orders)) == 1 and all([each is asked or each == asked for each in others])
+            found = self.devices.allocate_each(asked, claims, rows, orders[0]) if is_one else None
+        except (InvalidObject, DeadlineExceeded):
+            return False
+        guesses = [guess for each in found or () for guess in each]
+        if found is None or (self.twins is not None and self.twins.concern(devices_of(*guesses))):
+            return False
+        for uid, guess in zip(uids, guesses, strict=True):
+            entry = self._entries[uid]
+            entry.guess = entry.taken = guess
+            entry.turn = next(self._turns)
+        self.devices.take_all(dict(zip(uids, guesses, strict=True)))
+        return True
+
     def _improve(self, pod: PodInfo, claims: Claims, row: int) -> None:
         """When all members of a gang have nodes: give a member's claims the earliest alternatives left there."""
         own = [claim for claim in claims if self._entries[claim.metadata.uid].is_guess_of(pod.uid)]
@@ -291,14 +328,6 @@ class Ledger:
         entry.end()
         self._settle(uid)
 
-    def newest(self, claim: model.ResourceClaim) -> model.ResourceClaim:
-        """The newest known state of a claim."""
-        return self.shown(claim.metadata.uid) or claim
-
-    def shown(self, uid: str) -> model.ResourceClaim | None:
-        """The newest known state of the claim with this UID; None if the watch has not shown it, or it is gone."""
-        return self._entries[uid].claim if uid in self._entries else None
-
     def uses(self, pod: PodInfo) -> frozenset[str]:
         """The UIDs of the claims that a placed pod was placed with, and of those that are reserved for the pod."""
         return self._endings.claims_of(pod.uid).union(self._pods.get(pod.uid, ()))
@@ -306,30 +335,6 @@ class Ledger:
     def own(self, pod: PodInfo) -> Claims:
         """The claims without devices that were made for a pod; none if the pod has a claim that cannot be used."""
         return [each for each in self._lacking(pod) if is_made_for(pod, each)]
-
-    def allocation(self, uid: str) -> Allocation | None:
-        """The devices of the claim with this UID; None if it has none."""
-        entry = self._entries.get(uid)
-        return None if entry is None else entry.allocation
-
-    def has_devices(self, uid: str) -> bool:
-        """Whether a claim has devices."""
-        return self.allocation(uid) is not None
-
-    def turn(self, uid: str) -> int:
-        """A number that is new each time a claim gets devices, and never occurs twice; 0 without devices."""
-        entry = self._entries.get(uid)
-        return 0 if entry is None or entry.allocation is None else entry.turn
-
-    def consumers(self, uid: str) -> set[str]:
-        """The UIDs of the pods that use a claim: it is reserved for them, or they are placed with it."""
-        entry = self._entries.get(uid)
-        return set() if entry is None else entry.consumers.union(entry.reserved)
-
-    def is_leaving(self, uid: str) -> bool:
-        """Whether this process is taking back what it wrote to the claim."""
-        entry = self._entries.get(uid)
-        return entry is not None and entry.is_leaving
 
     # On the way to a binding
 
@@ -347,12 +352,6 @@ class Ledger:
         if chosen is not None:
             self.make_firm(pod, chosen)
         return chosen
-
-    def chosen(self, claims: Claims) -> dict[str, Allocation] | None:
-        """The devices of claims, by the UID of each; None if one of them has no devices."""
-        found = {claim.metadata.uid: self.allocation(claim.metadata.uid) for claim in claims}
-        chosen = {uid: allocation for uid, allocation in found.items() if allocation is not None}
-        return chosen if len(chosen) == len(found) else None
 
     def make_firm(self, pod: PodInfo, chosen: Mapping[str, Allocation]) -> None:
         """A pod that is being bound will write these devices of its claims, which have them already."""

@@ -38,6 +38,11 @@ class Narrowings:
         finally:
             self._open.remove(narrowing)
 
+    @property
+    def are_some(self) -> bool:
+        """Whether a block is open."""
+        return bool(self._open)
+
     def of(self, pod: PodInfo, claims: Claims) -> Mapping[int, Rows] | None:
         """By number of the claim: the nodes that have to reach its devices; None if no claim has such nodes.
 

@@ -67,6 +67,8 @@ def is_full(ledger: Ledger, pod: PodInfo, claim: model.ResourceClaim) -> bool:
     consumer = references.of(pod, claim).uid if references.group_of(pod) else pod.uid
     if consumer != pod.uid:
         return len({each.uid for each in claim.status.reserved_for} - {consumer}) >= MOST_CONSUMERS
+    if ledger.has_few_consumers(claim.metadata.uid, MOST_CONSUMERS):
+        return False
     consumers = ledger.consumers(claim.metadata.uid)
     return len(consumers) - (pod.uid in consumers) >= MOST_CONSUMERS
 
