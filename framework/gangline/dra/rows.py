@@ -14,6 +14,8 @@ T = TypeVar("T", bound=np.generic)
 _MOST_CODES = 2**31
 """Combinations are numbered anew when their numbers have grown beyond this, so that no number overflows."""
 RowNumbers = NDArray[np.int64]
+Kinds = tuple[NDArray[np.intp], NDArray[np.intp]]
+"""By place: the number of its kind. By number: the first place of the kind."""
 
 
 def grown(cells: NDArray[T], size: int) -> NDArray[T]:
@@ -25,7 +27,7 @@ def grown(cells: NDArray[T], size: int) -> NDArray[T]:
     return larger
 
 
-def kinds(columns: Iterable[NDArray[Any]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def kinds(columns: Iterable[NDArray[Any]]) -> Kinds:
     """Numbers for what rows differ in over some columns, and the first position of each number."""
     codes, width = _packed(columns)
     if width == 1:
