@@ -120,7 +120,7 @@ def _first_equal(keys: NDArray[np.int64]) -> NDArray[np.intp]:
     """By place: the first place with an equal key. Keys are spread over slots, which is much faster than sorting."""
     found = np.arange(len(keys))
     left = found
-    slots = np.zeros(_SLOTS, dtype=np.intp)
+    slots = np.empty(_SLOTS, dtype=np.intp)
     for shift in _SHIFTS:
         some = keys[left]
         at = some >> shift & (_SLOTS - 1)
