@@ -80,9 +80,9 @@ def _equal(
     candidates: Candidates, nodes: RowNumbers, laid: LaidOut, at: Matrix, left: RowNumbers | None
 ) -> Iterator[Group]:
     """The groups of nodes with equally many devices: `at` has a column for each node, the places of its devices."""
-    rows = laid.rows[at]
+    rows = np.take(laid.rows, at, mode="clip")  # faster than `laid.rows[at]`
     states, content = candidates.standing.states[rows], packed(_content(candidates, laid, rows))
-    uses = list(_uses(candidates, rows, laid.order[at], states))
+    uses = list(_uses(candidates, rows, laid, at, states))
     matrix = packed([content, states, *uses])
     numbers, first = equal_columns(matrix if left is None else np.vstack([left, matrix]))
     ordered = np.argsort(numbers.astype(np.min_scalar_type(len(first))), kind="stable")  # short numbers sort faster
@@ -110,7 +110,7 @@ def _relative(values: Codes, rows: Matrix) -> Matrix:
     return relative(values[rows])
 
 
-def _uses(candidates: Candidates, rows: Matrix, order: Matrix, states: Matrix) -> Iterator[Matrix]:
+def _uses(candidates: Candidates, rows: Matrix, laid: LaidOut, at: Matrix, states: Matrix) -> Iterator[Matrix]:
     """What else makes up problems, where devices are shared or consume counters."""
     table, properties = candidates.table, candidates.properties
     traits = table.traits[rows] & (SHAREABLE | CONSUMES)
@@ -118,7 +118,7 @@ def _uses(candidates: Candidates, rows: Matrix, order: Matrix, states: Matrix) -
         return
     if traits.any():
         yield traits
-        yield order
+        yield laid.order[at]
         yield np.where(traits & CONSUMES > 0, properties.consumption.codes[rows], -1)
     has_shares = (traits & SHAREABLE > 0) | (states & IN_USE > 0)
     if has_shares.any():

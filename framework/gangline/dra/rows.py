@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import prod
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -43,7 +44,21 @@ def kinds(columns: Iterable[NDArray[Any]]) -> Kinds:
 
 def packed(columns: Iterable[NDArray[Any]]) -> NDArray[np.int32]:
     """Numbers for what cells differ in over some columns, or matrices of one shape; none is negative."""
-    return _packed(columns)[0].astype(np.int32)
+    columns = list(columns)
+    bounds = [(int(column.min()), int(column.max())) for column in columns]
+    if prod(highest - least + 1 for least, highest in bounds) >= _MOST_CODES or any(map(_is_long, columns)):
+        return _packed(columns)[0].astype(np.int32)
+    codes = np.zeros(columns[0].shape if columns else 0, dtype=np.int32)
+    for column, (least, highest) in zip(columns, bounds, strict=True):
+        codes *= highest - least + 1
+        codes += column
+        codes -= least
+    return codes
+
+
+def _is_long(column: NDArray[Any]) -> bool:
+    """Whether the cells may have more than 32 bits."""
+    return not np.can_cast(column.dtype, np.int32)
 
 
 def _packed(columns: Iterable[NDArray[Any]]) -> tuple[NDArray[np.int64], int]:
