@@ -156,14 +156,12 @@ class Losses:
         if nodes is None:
             pools = [placed for placed in table.placed if placed.pool.condition is PoolCondition.USABLE]
             rows = np.arange(len(table))
-            own = table.rows_on(np.unique(table.node[table.node >= 0]).tolist())
         else:
             pools = list(dict.fromkeys([placed for node in nodes for placed in table.pools_of(node)]))
-            own = table.rows_on(nodes)
-            rows = np.unique(np.concatenate([*[placed.rows for placed in pools], own]))
+            rows = np.unique(np.concatenate([*[placed.rows for placed in pools], table.rows_on(nodes)]))
         if not len(rows):
             return
-        crowds = self._crowds(rows, own)
+        crowds = self._crowds(rows, nodes)
         small = SIZE * self._size(rows) + CROWD * (self.rooms(rows) + crowds)
         lost = np.zeros(len(rows))
         for placed in pools:
@@ -194,14 +192,15 @@ class Losses:
         found: NDArray[np.bool_] = (self._table.traits[rows] & CONSUMES > 0) & ~is_counted
         return found
 
-    def _crowds(self, rows: RowNumbers, own: RowNumbers) -> Values:
+    def _crowds(self, rows: RowNumbers, nodes: list[int] | None) -> Values:
         """The fraction of the devices in the groups of each device that are free (`links`); 0 for devices that may be
         shared or consume counters.
 
-        `rows` ascend, and contain `own`: all devices that some nodes have for themselves.
+        `rows` ascend, and contain all devices that these nodes (with None, all nodes) have for themselves.
         """
         found = np.zeros(len(rows))
-        found[np.searchsorted(rows, own)] = self._links.crowds(own)
+        own, crowds = self._links.own_crowds(nodes)
+        found[np.searchsorted(rows, own)] = crowds
         found[self._table.traits[rows] & (SHAREABLE | CONSUMES) > 0] = 0.0
         return found
 

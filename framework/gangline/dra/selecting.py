@@ -138,13 +138,19 @@ class Selectors:
         """Texts of the failures."""
 
     def verdicts(self, expressions: tuple[str, ...]) -> Codes:
-        """By row: YES where all expressions hold; else the verdict of the first expression that is not YES."""
-        if not expressions:
-            return np.full(len(self._table), YES, dtype=np.int32)
-        found = np.array(self._column(expressions[0]))
-        for expression in expressions[1:]:
-            np.copyto(found, self._column(expression), where=found == YES)
-        return found
+        """By row: YES where all expressions hold; else the verdict of the first expression that is not YES.
+
+        Callers may not write to the column, and may use it until the next change.
+        """
+        found: Codes | None = None
+        for expression in expressions:
+            column = self._column(expression)
+            if found is None or (found == YES).all():
+                found = column
+            else:
+                found = np.array(found)
+                np.copyto(found, column, where=found == YES)
+        return np.full(len(self._table), YES, dtype=np.int32) if found is None else found
 
     def verdicts_on(self, expressions: tuple[str, ...], rows: RowNumbers) -> Codes:
         """As `verdicts`, for each of the given rows."""
