@@ -91,6 +91,14 @@ class Rows:
         self.turnover = 0
         """How often a row has got a new device since the beginning."""
         self.has_columns = False
+        self._all: RowNumbers = np.arange(0)
+
+    @property
+    def all(self) -> RowNumbers:
+        """All rows; nobody may write to them."""
+        if len(self._all) != self.size:
+            self._all = np.arange(self.size)
+        return self._all
 
     def note(self, row: int) -> None:
         """Note that another device is in this row now, or that other nodes may use the device."""
@@ -146,7 +154,7 @@ class RowColumn(Generic[T]):
     def _refresh(self) -> None:
         rows, position = self._rows, self._rows.log.position
         changed = None if self._position < 0 else rows.log.since(self._position, max(64, rows.size // 4))
-        which = np.arange(rows.size) if changed is None else np.sort(changed[0])
+        which = rows.all if changed is None else np.sort(changed[0])
         self._cells = grown(self._cells, rows.size)
         if len(which):
             self._cells[slice(0, rows.size) if changed is None else which] = self._evaluate(which)

@@ -258,7 +258,7 @@ class _Judged:
         of_kind = [
             self._verdict(program, tuple(int(column[at]) for column in columns), int(rows[at])) for at in first.tolist()
         ]
-        return np.array(of_kind, dtype=np.int32)[codes] if len(of_kind) > 1 else of_kind[0]
+        return np.take(np.array(of_kind, dtype=np.int32), codes, mode="clip") if len(of_kind) > 1 else of_kind[0]
 
     def _column_of(self, path: Path) -> Callable[[], Codes]:
         properties, table = self._properties, self._table

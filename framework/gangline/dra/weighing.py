@@ -36,15 +36,16 @@ class Weighing:
 
     def weigh(self, size: int, nodes: NDArray[np.int64] | None = None, chosen: Chosen = frozenset()) -> Values:
         """The losses on the nodes in these rows; on the first `size` rows without."""
-        losses, needs = self._losses.values, self._needs(chosen)
+        needs = self._needs(chosen)
         rows, place = located(self._table, size, nodes)
         if isinstance(rows, slice) and (matrix := self._own_devices.rows(size)) is not None:
-            return self._weighed_in(matrix if nodes is None else matrix[:, nodes], needs, losses)
-        return self._weighed(needs, losses[rows], rows, place, size if nodes is None else len(nodes))
+            losses, of = self._losses.matrix(matrix), slice(None) if nodes is None else nodes
+            return self._weighed_in(matrix[:, of], needs, losses[:, of])
+        return self._weighed(needs, self._losses.values[rows], rows, place, size if nodes is None else len(nodes))
 
     def _weighed_in(self, matrix: Matrix, needs: Iterable[tuple[int, int | None]], losses: Values) -> Values:
-        """The losses on the nodes of a matrix of all their devices."""
-        found, losses = np.zeros(matrix.shape[1]), picked(losses, matrix, np.inf)
+        """The losses on the nodes of a matrix of all their devices, given the losses of the devices."""
+        found = np.zeros(matrix.shape[1])
         for number, need in needs:
             is_usable = picked(self._candidates.flags(number) & USABLE > 0, matrix, False)
             least = _least_rows(losses if is_usable.all() else np.where(is_usable, losses, np.inf), need)
