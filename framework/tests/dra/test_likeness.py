@@ -89,6 +89,8 @@ def test_nodes_that_differ_in_names_alone_are_alike() -> None:
     taken = Usage([allocated("c0", pool="c"), allocated("f1", pool="f"), allocated("h0", pool="h")])
     of = Candidates(ask, Standing(table, taken), Selectors(table))
 
-    groups = sorted((each.nodes.tolist() for each in alike(of, DeviceLayout(of.standing), np.arange(len(NODES)))), key=len)
+    groups = sorted(
+        (each.nodes.tolist() for each in alike(of, DeviceLayout(of.standing), np.arange(len(NODES)))), key=len
+    )
 
     assert groups == [[5], [2, 7], [0, 1, 3, 4, 6, 8, 9, 10, 11]]
