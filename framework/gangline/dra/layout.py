@@ -24,6 +24,7 @@ _FEW = 4096
 _MOST_LEFT = 65_536
 """Different remainders of counters that are told apart at a time."""
 _MOST_RELATIVES = 8
+"""Matrices of an attribute that are kept, at most."""
 _Left = tuple[tuple[tuple[tuple[str, str], int], ...], ...]
 
 
