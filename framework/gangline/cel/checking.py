@@ -14,6 +14,7 @@ from gangline.cel.kinds import (
     FIELDS,
     INT,
     NULL,
+    PRIMITIVE,
     STRING,
     TYPE_NAMES,
     UINT,
@@ -45,6 +46,19 @@ def check(tree: SyntaxNode, functions: Mapping[str, Sequence[Overload]], fields:
 def unwrapped(one: Type) -> tuple[Type, bool]:
     """The type within an optional type, and True; another type as it is, and False."""
     return (one.params[0], True) if one.name == "optional_type" else (one, False)
+
+
+def _may_fit(given: Sequence[Type], wanted: Sequence[Type]) -> bool:
+    """Whether the types may fit: a quick test, because most overloads take other primitive types than the given ones.
+
+    Two primitive types fit only if they are equal, whatever type parameters are bound to.
+    """
+    if len(given) != len(wanted):
+        return False
+    for one, other in zip(given, wanted, strict=True):
+        if one.kind != other.kind and one.kind in PRIMITIVE and other.kind in PRIMITIVE:
+            return False
+    return True
 
 
 class _Checker:
@@ -167,7 +181,7 @@ class _Checker:
         result: Type | None = None
         found: list[str] = []
         for overload in overloads:
-            if overload.member != (node.target is not None) or len(overload.args) != len(given):
+            if overload.member != (node.target is not None) or not _may_fit(given, overload.args):
                 continue
             renamed = {parameter: self._variable() for parameter in overload.parameters}
             args = [substituted(renamed, each) for each in overload.args] if renamed else overload.args

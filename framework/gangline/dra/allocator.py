@@ -198,7 +198,7 @@ class PodAllocator:
         """The devices of the nodes in these rows for the first request."""
         return stock(self._candidates, self._layout, nodes)
 
-    def verdicts(self, nodes: NDArray[np.int64]) -> Iterator[tuple[list[int], NodeVerdict | SearchAnswer]]:
+    def verdicts(self, nodes: NDArray[np.int64]) -> Iterator[tuple[RowNumbers, NodeVerdict | SearchAnswer]]:
         """The nodes in these rows, in groups with equal problems, each with a solution, or why there is none."""
         shapes: dict[int, ProblemShape] = {}
         for group in alike(self._candidates, self._layout, nodes):
@@ -208,8 +208,9 @@ class PodAllocator:
             if answer is not None and answer.culprit is None:  # who names a culprit names a device of the node
                 yield group.nodes, answer if answer.ending is Ending.FOUND else self._refusal(answer, [])
                 continue
-            found = self._found(group.nodes[0])
-            if group.content >= 0 and (made := self._cuts.shape_of(group.nodes[0])) is not None:
+            node = group.nodes.item(0)
+            found = self._found(node)
+            if group.content >= 0 and (made := self._cuts.shape_of(node)) is not None:
                 shapes[group.content] = made
             yield group.nodes, found if isinstance(found, NodeVerdict) else found[2]
 
@@ -274,7 +275,7 @@ class PodAllocator:
         for group, found in self.verdicts(nodes[places]):
             if not isinstance(found, NodeVerdict):
                 given = dict.fromkeys(number for _, number, _ in found.given)
-                yield self._named(given), np.array([where[node] for node in group], dtype=np.int64)
+                yield self._named(given), np.array([where[node] for node in group.tolist()], dtype=np.int64)
 
     def _named(self, numbers: Iterable[int]) -> Chosen:
         """Those of these alternatives that get devices, if their request lists several."""

@@ -58,7 +58,9 @@ class KeptDevices:
         """The table with the devices that are taken; None before the first question."""
         self._allocator: Allocator | None = None
         self._questions: BoundedCache[Asked, Question] = BoundedCache(_MOST_BYTES, lambda _, each: each.nbytes)
-        self._texts: BoundedCache[Asked, list[str]] = BoundedCache(_MOST_TEXT_BYTES, fewest=64)
+        self._texts: BoundedCache[Asked, list[str]] = BoundedCache(
+            _MOST_TEXT_BYTES, lambda key, texts: 10 * len(key.key) + 500 + sum(map(len, texts)), 64
+        )
         self._specs: BoundedCache[bytes, Asked] = BoundedCache(_MOST_SPEC_BYTES, lambda key, _: 10 * len(key) + 500)
         self._asked: Asked | None = None
         """The last question: most questions are asked several times in a row."""

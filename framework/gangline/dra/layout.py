@@ -6,8 +6,9 @@ pools have changed since the last question.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ _FEW = 4096
 """If more nodes than this have changed, the pools of all nodes are read again."""
 _MOST_LEFT = 65_536
 """Different remainders of counters that are told apart at a time."""
+_MOST_RELATIVES = 8
+"""Matrices of an attribute that are kept, at most."""
 _Left = tuple[tuple[tuple[tuple[str, str], int], ...], ...]
 
 
@@ -34,6 +37,18 @@ class LaidOut(NamedTuple):
     """By device: the position of its node among the nodes of the question."""
     order: RowNumbers
     """By device: the position of its pool among the pools of that node."""
+    relatives: dict[tuple[str, int], NDArray[Any]]
+    """By attribute and number of devices of a node: `matrices.relative` of the nodes with so many devices, as kept by
+    `relative_of`."""
+
+    def relative_of(self, attribute: str, length: int, values: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        """What `values` gives for an attribute and the nodes with so many devices; kept as long as the devices are."""
+        found = self.relatives.get((attribute, length))
+        if found is None:
+            if len(self.relatives) >= _MOST_RELATIVES:
+                self.relatives.clear()
+            found = self.relatives[attribute, length] = values()
+        return found
 
 
 class DeviceLayout:
@@ -85,7 +100,7 @@ class DeviceLayout:
         ends = np.cumsum(lengths)
         total = int(ends[-1]) if len(ends) else 0
         at = np.arange(total) + np.repeat(self._starts[nodes] - 1 - (ends - lengths), lengths)
-        return LaidOut(self._rows[at], np.repeat(np.arange(len(nodes)), lengths), self._order[at])
+        return LaidOut(self._rows[at], np.repeat(np.arange(len(nodes)), lengths), self._order[at], {})
 
     def left(self, nodes: RowNumbers) -> NDArray[np.int64]:
         """For each of these nodes a number. Nodes with equal numbers have equal amounts left of all their counters."""

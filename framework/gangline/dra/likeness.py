@@ -8,13 +8,15 @@ devices are compared at a time, in matrices with a column for each node.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from gangline.dra.candidates import Candidates
-from gangline.dra.layout import DeviceLayout
+from gangline.dra.layout import DeviceLayout, LaidOut
 from gangline.dra.matrices import Matrix, equal_columns, relative
+from gangline.dra.properties import Codes
 from gangline.dra.reading import CONSUMES, SHAREABLE
 from gangline.dra.rows import RowNumbers, packed
 from gangline.dra.standing import IN_USE
@@ -28,7 +30,7 @@ _FEW = 3
 class Group(NamedTuple):
     """Nodes with equal problems."""
 
-    nodes: list[int]
+    nodes: RowNumbers
     """The rows of the nodes."""
     content: int = -1
     """The row of a node; equal for groups that have one shape (`solving.ProblemShape`), or negative."""
@@ -41,10 +43,10 @@ def alike(candidates: Candidates, layout: DeviceLayout, nodes: RowNumbers) -> It
     its own.
     """
     if len(nodes) <= _FEW:
-        yield from (Group([node]) for node in nodes.tolist())
+        yield from map(Group, nodes.reshape(-1, 1))
         return
     is_hard = layout.is_hard(nodes)
-    yield from (Group([node]) for node in nodes[is_hard].tolist())
+    yield from map(Group, nodes[is_hard].reshape(-1, 1))
     easy = nodes[~is_hard]
     for some in np.array_split(easy, 1 + layout.size_of(easy) // _MOST_ROWS):
         if len(some):
@@ -52,51 +54,63 @@ def alike(candidates: Candidates, layout: DeviceLayout, nodes: RowNumbers) -> It
 
 
 def _groups(candidates: Candidates, layout: DeviceLayout, nodes: RowNumbers) -> Iterator[Group]:
-    rows, place, order = layout.of(nodes)
-    matters = candidates.matter(rows)
+    laid = layout.of(nodes)
+    matters = candidates.matter(laid.rows)
     if not matters.all():
-        rows, place, order = rows[matters], place[matters], order[matters]
+        laid = LaidOut(laid.rows[matters], laid.place[matters], laid.order[matters], {})
+    rows, place = laid.rows, laid.place
     lengths = np.bincount(place, minlength=len(nodes))
     starts = np.cumsum(lengths) - lengths
-    left = np.zeros(len(nodes), dtype=np.int64)
+    left = None
     consumes = candidates.table.traits[rows] & CONSUMES > 0
     if consumes.any():
+        left = np.zeros(len(nodes), dtype=np.int64)
         consuming = np.unique(place[consumes])
         left[consuming] = layout.left(nodes[consuming])
     for length in np.flatnonzero(np.bincount(lengths)).tolist():
         of_length = np.flatnonzero(lengths == length)
         if not length:
-            yield Group(nodes[of_length].tolist())
+            yield Group(nodes[of_length])
             continue
         at = starts[of_length] + np.arange(length)[:, None]
-        yield from _equal(candidates, nodes[of_length], rows[at], order[at], left[of_length])
+        yield from _equal(candidates, nodes[of_length], laid, at, None if left is None else left[of_length])
 
 
-def _equal(candidates: Candidates, nodes: RowNumbers, rows: Matrix, order: Matrix, left: RowNumbers) -> Iterator[Group]:
-    """The groups of nodes with equally many devices: `rows` and `order` have a column for each node."""
-    states, content = candidates.standing.states[rows], packed(_content(candidates, rows))
-    uses = list(_uses(candidates, rows, order, states))
-    numbers, first = equal_columns(np.vstack([left, packed([content, states, *uses])]))
-    ordered = np.argsort(numbers, kind="stable")
-    groups = np.split(nodes[ordered], np.flatnonzero(np.diff(numbers[ordered])) + 1)
+def _equal(
+    candidates: Candidates, nodes: RowNumbers, laid: LaidOut, at: Matrix, left: RowNumbers | None
+) -> Iterator[Group]:
+    """The groups of nodes with equally many devices: `at` has a column for each node, the places of its devices."""
+    rows = np.take(laid.rows, at, mode="clip")  # faster than `laid.rows[at]`
+    states, content = candidates.standing.states[rows], packed(_content(candidates, laid, rows))
+    uses = list(_uses(candidates, rows, laid, at, states))
+    matrix = packed([content, states, *uses])
+    numbers, first = equal_columns(matrix if left is None else np.vstack([left, matrix]))
+    ordered = np.argsort(numbers.astype(np.min_scalar_type(len(first))), kind="stable")  # short numbers sort faster
+    ends = np.cumsum(np.bincount(numbers)).tolist()
+    groups = [nodes[ordered[start:end]] for start, end in zip([0, *ends], ends, strict=False)]
     if uses:  # more than contents and states makes up the problems
-        yield from (Group(group.tolist()) for group in groups)
+        yield from map(Group, groups)
         return
     contents, of_content = equal_columns(content[:, first])
     named = nodes[first[of_content[contents]]].tolist()
     keys = [state.tobytes() for state in np.ascontiguousarray(states[:, first].T)]
-    yield from (Group(each.tolist(), name, key) for each, name, key in zip(groups, named, keys, strict=True))
+    yield from (Group(each, name, key) for each, name, key in zip(groups, named, keys, strict=True))
 
 
-def _content(candidates: Candidates, rows: Matrix) -> Iterator[Matrix]:
+def _content(candidates: Candidates, laid: LaidOut, rows: Matrix) -> Iterator[Matrix]:
     """What makes up the shape of a node whose devices nobody shares, and which consume no counters."""
     for number in candidates.firsts:
         yield candidates.flags(number)[rows]
     for attribute in {each.attribute for rules in candidates.ask.constraints for each in rules}:
-        yield relative(candidates.properties.attribute(attribute).values[rows])
+        values = candidates.properties.attribute(attribute).values
+        yield laid.relative_of(attribute, len(rows), partial(_relative, values, rows))
 
 
-def _uses(candidates: Candidates, rows: Matrix, order: Matrix, states: Matrix) -> Iterator[Matrix]:
+def _relative(values: Codes, rows: Matrix) -> Matrix:
+    return relative(values[rows])
+
+
+def _uses(candidates: Candidates, rows: Matrix, laid: LaidOut, at: Matrix, states: Matrix) -> Iterator[Matrix]:
     """What else makes up problems, where devices are shared or consume counters."""
     table, properties = candidates.table, candidates.properties
     traits = table.traits[rows] & (SHAREABLE | CONSUMES)
@@ -104,7 +118,7 @@ def _uses(candidates: Candidates, rows: Matrix, order: Matrix, states: Matrix) -
         return
     if traits.any():
         yield traits
-        yield order
+        yield laid.order[at]
         yield np.where(traits & CONSUMES > 0, properties.consumption.codes[rows], -1)
     has_shares = (traits & SHAREABLE > 0) | (states & IN_USE > 0)
     if has_shares.any():

@@ -27,6 +27,8 @@ _NODE_BYTES = 2000
 _ROW_BYTES = 300
 _FEW = 4096
 """If more nodes than this have changed, the groups of all nodes are forgotten."""
+_FEW_AT_ONCE = 4
+"""The devices of so many nodes, or fewer, are counted node by node, in the groups that are kept."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +83,24 @@ class Links:
             free = np.bincount(numbers[is_free], minlength=len(firsts))
             found += weight * (free / np.bincount(numbers))[numbers]
         return found
+
+    def own_crowds(self, nodes: list[int] | None) -> tuple[RowNumbers, Values]:
+        """The devices that these nodes have for themselves, and what `crowds` says of each; with None, of all nodes."""
+        if nodes and len(nodes) <= _FEW_AT_ONCE:
+            parts = [self._crowds_on(node) for node in nodes]
+            return np.concatenate([rows for rows, _ in parts]), np.concatenate([values for _, values in parts])
+        node = self._table.node
+        rows = self._table.rows_on(np.unique(node[node >= 0]).tolist() if nodes is None else nodes)
+        return rows, self.crowds(rows)
+
+    def _crowds_on(self, node: int) -> tuple[RowNumbers, Values]:
+        linked = self._of(node)
+        found = np.zeros(len(linked.rows))
+        for weight, numbers, free, total in zip(
+            WEIGHTS, linked.numbers, self._free(linked), linked.totals, strict=True
+        ):
+            found += weight * (free / total)[numbers]
+        return linked.rows, found
 
     def groups(self, rows: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], Groups]:
         """By device: the number of its group on each level. By level and group: how many devices are free, and how many

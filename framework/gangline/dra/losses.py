@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline.dra.links import Links, Outline
+from gangline.dra.matrices import picked
 from gangline.dra.placed import PlacedPool
 from gangline.dra.pools import PoolCondition
 from gangline.dra.properties import Properties
@@ -92,6 +93,8 @@ class Losses:
         self._numbers = count()
         self._position = -1
         self._cells: Values = np.zeros(0)
+        self._matrix: tuple[RowNumbers, Values] | None = None
+        """The last answer of `matrix`, with the rows for which it was made."""
         self._sizes: Values = np.zeros(0)
         """By code of capacities: the size of a device, 0 to 1."""
 
@@ -105,9 +108,27 @@ class Losses:
         if touched.position != self._position:
             changed = touched.since(self._position, max(64, size // 64)) if self._position >= 0 else None
             self._cells = grown(self._cells, size)
-            self._evaluate(None if changed is None else changed[0].tolist())
+            rows = self._evaluate(None if changed is None else changed[0].tolist())
+            self._follow(None if changed is None else rows)
             self._position = touched.position
         return self._cells[:size]
+
+    def matrix(self, rows: RowNumbers) -> Values:
+        """The losses of a matrix of devices by nodes (`OwnDevices.rows`), as `values`; infinite where there is none."""
+        values = self.values
+        if self._matrix is None or self._matrix[0] is not rows:
+            self._matrix = rows, picked(values, rows, np.inf)
+        return self._matrix[1]
+
+    def _follow(self, rows: RowNumbers | None) -> None:
+        """The losses in these rows were evaluated again; with None, all."""
+        if rows is None or self._matrix is None:
+            self._matrix = None
+            return
+        of, losses = self._matrix
+        nodes = np.unique(self._table.node[rows])
+        nodes = nodes[(nodes >= 0) & (nodes < of.shape[1])]
+        losses[:, nodes] = picked(self._cells, of[:, nodes], np.inf)
 
     def stakes(self, rows: RowNumbers, pools: Sequence[PlacedPool]) -> Stakes:
         """The stakes of a node: `rows` and `pools` are those of its devices."""
@@ -150,20 +171,18 @@ class Losses:
 
     # Evaluation
 
-    def _evaluate(self, nodes: list[int] | None) -> None:
-        """Evaluate the devices that these nodes see; with None, all devices."""
+    def _evaluate(self, nodes: list[int] | None) -> RowNumbers:
+        """Evaluate the devices that these nodes see; with None, all devices. Returns the rows of the devices."""
         table, cells = self._table, self._cells
         if nodes is None:
             pools = [placed for placed in table.placed if placed.pool.condition is PoolCondition.USABLE]
             rows = np.arange(len(table))
-            own = table.rows_on(np.unique(table.node[table.node >= 0]).tolist())
         else:
             pools = list(dict.fromkeys([placed for node in nodes for placed in table.pools_of(node)]))
-            own = table.rows_on(nodes)
-            rows = np.unique(np.concatenate([*[placed.rows for placed in pools], own]))
+            rows = np.unique(np.concatenate([*[placed.rows for placed in pools], table.rows_on(nodes)]))
         if not len(rows):
-            return
-        crowds = self._crowds(rows, own)
+            return rows
+        crowds = self._crowds(rows, nodes)
         small = SIZE * self._size(rows) + CROWD * (self.rooms(rows) + crowds)
         lost = np.zeros(len(rows))
         for placed in pools:
@@ -174,6 +193,7 @@ class Losses:
         lost[~self._consumes_more(rows)] = 0.0
         lost[self._standing.states[rows] & TAKEN > 0] = np.inf
         cells[rows] = small + lost
+        return rows
 
     def _lost_of(self, placed: PlacedPool, divided: _Divided) -> Values:
         """For each device of a pool what is lost of its counter sets; kept while their states stay the same."""
@@ -194,14 +214,15 @@ class Losses:
         found: NDArray[np.bool_] = (self._table.traits[rows] & CONSUMES > 0) & ~is_counted
         return found
 
-    def _crowds(self, rows: RowNumbers, own: RowNumbers) -> Values:
+    def _crowds(self, rows: RowNumbers, nodes: list[int] | None) -> Values:
         """The fraction of the devices in the groups of each device that are free (`links`); 0 for devices that may be
         shared or consume counters.
 
-        `rows` ascend, and contain `own`: all devices that some nodes have for themselves.
+        `rows` ascend, and contain all devices that these nodes (with None, all nodes) have for themselves.
         """
         found = np.zeros(len(rows))
-        found[np.searchsorted(rows, own)] = self._links.crowds(own)
+        own, crowds = self._links.own_crowds(nodes)
+        found[np.searchsorted(rows, own)] = crowds
         found[self._table.traits[rows] & (SHAREABLE | CONSUMES) > 0] = 0.0
         return found
 

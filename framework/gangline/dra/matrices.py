@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline.dra.properties import MISSING, UNKNOWN, Codes
-from gangline.dra.rows import RowNumbers, kinds
+from gangline.dra.rows import Kinds, RowNumbers, kinds
 from gangline.dra.table import SliceTable
 
 Matrix = NDArray[Any]
@@ -27,6 +27,9 @@ _FEW = 16
 """Up to so many devices of a node are compared each with each."""
 _FACTOR = 0x2545F4914F6CDD1D
 """An odd number with its bits spread at random."""
+_SLOTS = 1 << 16
+_SHIFTS = (48, 40, 32)
+"""Which bits of a key choose its slot; the next ones count where keys share a slot."""
 
 
 class OwnDevices:
@@ -77,7 +80,7 @@ class OwnDevices:
 
 def picked(column: NDArray[Any], rows: RowNumbers, missing: float) -> Matrix:
     """The cells of a column in a matrix of rows; `missing` where there is no device."""
-    found: Matrix = column[rows]
+    found: Matrix = np.take(column, rows, mode="clip")  # faster than `column[rows]`
     is_gap = rows == NO_DEVICE
     if is_gap.any():
         found[is_gap] = missing
@@ -99,13 +102,33 @@ def relative(values: Codes) -> Matrix:
     return found
 
 
-def equal_columns(matrix: Matrix) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def equal_columns(matrix: Matrix) -> Kinds:
     """By column: a number, equal for equal columns. By number: the first such column."""
     keys = np.zeros(matrix.shape[1], dtype=np.int64)
     for row in matrix:
-        keys *= _FACTOR
         keys += row
-    _, first, numbers = np.unique(keys, return_index=True, return_inverse=True)
-    if not np.array_equal(matrix, matrix[:, first[numbers]]):  # different columns have equal keys by chance
+        keys *= _FACTOR
+    firsts = _first_equal(keys)
+    if not np.array_equal(matrix, np.take(matrix, firsts, axis=1, mode="clip")):  # columns have equal keys by chance
         _, first, numbers = np.unique(matrix, axis=1, return_index=True, return_inverse=True)
-    return numbers.ravel(), first
+        return numbers.ravel(), first
+    is_first = firsts == np.arange(len(firsts))
+    return (np.cumsum(is_first) - 1)[firsts], np.flatnonzero(is_first)
+
+
+def _first_equal(keys: NDArray[np.int64]) -> NDArray[np.intp]:
+    """By place: the first place with an equal key. Keys are spread over slots, which is much faster than sorting."""
+    found = np.arange(len(keys))
+    left = found
+    slots = np.empty(_SLOTS, dtype=np.intp)
+    for shift in _SHIFTS:
+        some = keys[left]
+        at = some >> shift & (_SLOTS - 1)
+        slots[at[::-1]] = left[::-1]  # of several values for one slot numpy keeps the last one
+        found[left] = slots[at]
+        left = left[keys[found[left]] != some]  # they share a slot with another key
+        if not len(left):
+            return found
+    _, first, numbers = np.unique(keys[left], return_index=True, return_inverse=True)
+    found[left] = left[first[numbers]]
+    return found

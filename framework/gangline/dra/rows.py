@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import prod
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -14,6 +15,8 @@ T = TypeVar("T", bound=np.generic)
 _MOST_CODES = 2**31
 """Combinations are numbered anew when their numbers have grown beyond this, so that no number overflows."""
 RowNumbers = NDArray[np.int64]
+Kinds = tuple[NDArray[np.intp], NDArray[np.intp]]
+"""By place: the number of its kind. By number: the first place of the kind."""
 
 
 def grown(cells: NDArray[T], size: int) -> NDArray[T]:
@@ -25,7 +28,7 @@ def grown(cells: NDArray[T], size: int) -> NDArray[T]:
     return larger
 
 
-def kinds(columns: Iterable[NDArray[Any]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def kinds(columns: Iterable[NDArray[Any]]) -> Kinds:
     """Numbers for what rows differ in over some columns, and the first position of each number."""
     codes, width = _packed(columns)
     if width == 1:
@@ -41,7 +44,21 @@ def kinds(columns: Iterable[NDArray[Any]]) -> tuple[NDArray[np.intp], NDArray[np
 
 def packed(columns: Iterable[NDArray[Any]]) -> NDArray[np.int32]:
     """Numbers for what cells differ in over some columns, or matrices of one shape; none is negative."""
-    return _packed(columns)[0].astype(np.int32)
+    columns = list(columns)
+    bounds = [(int(column.min()), int(column.max())) for column in columns]
+    if prod(highest - least + 1 for least, highest in bounds) >= _MOST_CODES or any(map(_is_long, columns)):
+        return _packed(columns)[0].astype(np.int32)
+    codes = np.zeros(columns[0].shape if columns else 0, dtype=np.int32)
+    for column, (least, highest) in zip(columns, bounds, strict=True):
+        codes *= highest - least + 1
+        codes += column
+        codes -= least
+    return codes
+
+
+def _is_long(column: NDArray[Any]) -> bool:
+    """Whether the cells may have more than 32 bits."""
+    return not np.can_cast(column.dtype, np.int32)
 
 
 def _packed(columns: Iterable[NDArray[Any]]) -> tuple[NDArray[np.int64], int]:
@@ -74,6 +91,14 @@ class Rows:
         self.turnover = 0
         """How often a row has got a new device since the beginning."""
         self.has_columns = False
+        self._all: RowNumbers = np.arange(0)
+
+    @property
+    def all(self) -> RowNumbers:
+        """All rows; nobody may write to them."""
+        if len(self._all) != self.size:
+            self._all = np.arange(self.size)
+        return self._all
 
     def note(self, row: int) -> None:
         """Note that another device is in this row now, or that other nodes may use the device."""
@@ -129,7 +154,7 @@ class RowColumn(Generic[T]):
     def _refresh(self) -> None:
         rows, position = self._rows, self._rows.log.position
         changed = None if self._position < 0 else rows.log.since(self._position, max(64, rows.size // 4))
-        which = np.arange(rows.size) if changed is None else np.sort(changed[0])
+        which = rows.all if changed is None else np.sort(changed[0])
         self._cells = grown(self._cells, rows.size)
         if len(which):
             self._cells[slice(0, rows.size) if changed is None else which] = self._evaluate(which)

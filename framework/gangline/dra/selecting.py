@@ -16,7 +16,7 @@ import numpy as np
 from gangline.deadline import NO_DEADLINE, Deadline
 from gangline.dra.properties import Codes, Properties
 from gangline.dra.reading import SHAREABLE
-from gangline.dra.rows import RowColumn, RowNumbers, kinds
+from gangline.dra.rows import Kinds, RowColumn, RowNumbers, kinds
 from gangline.dra.table import SliceTable
 from gangline.errors import GanglineError
 from gangline.sizes import BoundedCache
@@ -27,6 +27,8 @@ _MOST_BYTES = 64 << 20
 """Bytes of the kept verdicts, at most."""
 _KIND_BYTES = 200
 """Bytes of the verdict on one kind of devices."""
+_MOST_KIND_BYTES = 16 << 20
+"""Bytes of the kept kinds of all devices, at most."""
 _FEW = 64
 """So many rows, or fewer, are evaluated one by one."""
 _MOST_TEXTS = 4096
@@ -101,6 +103,25 @@ class _Within:
         self._selectors.exchange(self._deadline)
 
 
+class _DeviceKinds:
+    """The kinds of all devices, kept until a device changes: most expressions read the same few parts of a device."""
+
+    def __init__(self, table: SliceTable) -> None:
+        self._log = table.rows.log
+        self._position = -1
+        self._kept: BoundedCache[tuple[Path, ...], Kinds] = BoundedCache(
+            _MOST_KIND_BYTES, lambda _, each: each[0].nbytes + each[1].nbytes
+        )
+
+    def of(self, paths: tuple[Path, ...], columns: list[Codes]) -> Kinds:
+        """As `rows.kinds` of the columns, which have the values at these paths for all devices."""
+        if self._position != self._log.position:
+            self._kept.clear()
+            self._position = self._log.position
+        found = self._kept.get(paths)
+        return self._kept.put(paths, kinds(columns)) if found is None else found
+
+
 class Selectors:
     """Verdicts of expressions on the devices of a table."""
 
@@ -109,6 +130,7 @@ class Selectors:
         self.properties = Properties(table)
         """The columns of the table that expressions read."""
         self._compile = compile_
+        self._kinds = _DeviceKinds(table)
         self._judged: BoundedCache[str, _Judged] = BoundedCache(_MOST_BYTES, lambda _, each: each.nbytes)
         self._numbers: dict[str, int] = {}
         self._deadline = NO_DEADLINE
@@ -116,13 +138,19 @@ class Selectors:
         """Texts of the failures."""
 
     def verdicts(self, expressions: tuple[str, ...]) -> Codes:
-        """By row: YES where all expressions hold; else the verdict of the first expression that is not YES."""
-        if not expressions:
-            return np.full(len(self._table), YES, dtype=np.int32)
-        found = np.array(self._column(expressions[0]))
-        for expression in expressions[1:]:
-            np.copyto(found, self._column(expression), where=found == YES)
-        return found
+        """By row: YES where all expressions hold; else the verdict of the first expression that is not YES.
+
+        Callers may not write to the column, and may use it until the next change.
+        """
+        found: Codes | None = None
+        for expression in expressions:
+            column = self._column(expression)
+            if found is None or (found == YES).all():
+                found = column
+            else:
+                found = np.array(found)
+                np.copyto(found, column, where=found == YES)
+        return np.full(len(self._table), YES, dtype=np.int32) if found is None else found
 
     def verdicts_on(self, expressions: tuple[str, ...], rows: RowNumbers) -> Codes:
         """As `verdicts`, for each of the given rows."""
@@ -141,7 +169,7 @@ class Selectors:
         judged = self._judged.get(expression)
         if judged is None:  # kept before it is evaluated, so that verdicts stay if time runs out
             self.check()
-            judged = _Judged(expression, self._compile, self._table, self.properties, self._failure, self.check)
+            judged = _Judged(expression, self._compile, self, self._table, self._kinds)
             self._judged.put(expression, judged)
         try:
             return judged.column.values
@@ -163,7 +191,8 @@ class Selectors:
         """Raise DeadlineExceeded if the deadline of the block around has passed: see `within`."""
         self._deadline.check()
 
-    def _failure(self, text: str) -> int:
+    def failure(self, text: str) -> int:
+        """The code of the failure with this text."""
         number = self._numbers.get(text)
         if number is None:
             if len(self.failures) >= _MOST_TEXTS:
@@ -180,30 +209,34 @@ class _Judged:
         self,
         expression: str,
         compile_: Compile,
+        selectors: Selectors,
         table: SliceTable,
-        properties: Properties,
-        failure: Callable[[str], int],
-        check: Callable[[], None],
+        kinds_of: _DeviceKinds,
     ) -> None:
         self._table = table
-        self._properties = properties
-        self._failure = failure
-        self._check = check
+        self._properties = properties = selectors.properties
+        self._failure = selectors.failure
+        self._check = selectors.check
+        self._kinds = kinds_of
         self._verdicts: dict[tuple[int, ...], int] = {}
         """By kind: the verdict. A kind is the code in each column that the expression reads."""
         self.column: RowColumn[np.int32] = RowColumn(table.rows, np.int32, self._evaluate)
         self._program: SelectorProgram | None = None
+        self._paths: tuple[Path, ...] = ()
+        """What the expression reads; the empty path stands for the whole device."""
         self._columns: list[Callable[[], Codes]] = []
         """The columns that the expression reads. Kinds consist of their codes, so the expression keeps the columns."""
         try:
             self._program = compile_(expression)
         except GanglineError as error:
-            self._fault = failure(f"CEL compile error: {error}")
+            self._fault = selectors.failure(f"CEL compile error: {error}")
             return
         reads = self._program.reads
         if reads is not None and all(_is_known(path) for path in reads):
-            self._columns = [self._column_of(path) for path in sorted(reads)]
+            self._paths = tuple(sorted(reads))
+            self._columns = [self._column_of(path) for path in self._paths]
         else:
+            self._paths = ((),)
             self._columns = [lambda: properties.contents.codes]
 
     @property
@@ -221,11 +254,11 @@ class _Judged:
         if len(rows) <= _FEW:
             tuples = zip(*(column.tolist() for column in columns), strict=True)
             return [self._verdict(program, kind, row) for kind, row in zip(tuples, rows.tolist(), strict=True)]
-        codes, first = kinds(columns)
+        codes, first = self._kinds.of(self._paths, columns) if is_whole else kinds(columns)
         of_kind = [
             self._verdict(program, tuple(int(column[at]) for column in columns), int(rows[at])) for at in first.tolist()
         ]
-        return np.array(of_kind, dtype=np.int32)[codes] if len(of_kind) > 1 else of_kind[0]
+        return np.take(np.array(of_kind, dtype=np.int32), codes, mode="clip") if len(of_kind) > 1 else of_kind[0]
 
     def _column_of(self, path: Path) -> Callable[[], Codes]:
         properties, table = self._properties, self._table

@@ -23,7 +23,7 @@ class DeviceStock(NamedTuple):
 
 def stock(candidates: Candidates, layout: DeviceLayout, nodes: RowNumbers) -> DeviceStock:
     """The devices of these nodes for the first request of a question."""
-    rows, place, _ = layout.of(nodes)
+    rows, place = layout.of(nodes)[:2]
     meant = candidates.flags(0)[rows] & MEANT > 0
     for at in np.flatnonzero(layout.is_hard(nodes)[place] & meant).tolist():  # devices may select nodes one by one
         meant[at] = candidates.table.reaches(int(rows[at]), int(nodes[place[at]]))

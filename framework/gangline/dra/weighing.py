@@ -36,18 +36,19 @@ class Weighing:
 
     def weigh(self, size: int, nodes: NDArray[np.int64] | None = None, chosen: Chosen = frozenset()) -> Values:
         """The losses on the nodes in these rows; on the first `size` rows without."""
-        losses, needs = self._losses.values, self._needs(chosen)
+        needs = self._needs(chosen)
         rows, place = located(self._table, size, nodes)
         if isinstance(rows, slice) and (matrix := self._own_devices.rows(size)) is not None:
-            return self._weighed_in(matrix if nodes is None else matrix[:, nodes], needs, losses)
-        return self._weighed(needs, losses[rows], rows, place, size if nodes is None else len(nodes))
+            losses, of = self._losses.matrix(matrix), slice(None) if nodes is None else nodes
+            return self._weighed_in(matrix[:, of], needs, losses[:, of])
+        return self._weighed(needs, self._losses.values[rows], rows, place, size if nodes is None else len(nodes))
 
     def _weighed_in(self, matrix: Matrix, needs: Iterable[tuple[int, int | None]], losses: Values) -> Values:
-        """The losses on the nodes of a matrix of all their devices."""
-        found, is_finite = np.zeros(matrix.shape[1]), np.isfinite(losses)
+        """The losses on the nodes of a matrix of all their devices, given the losses of the devices."""
+        found = np.zeros(matrix.shape[1])
         for number, need in needs:
-            is_usable = (self._candidates.flags(number) & USABLE > 0) & is_finite
-            least = _least_rows(picked(np.where(is_usable, losses, np.inf), matrix, np.inf), need)
+            is_usable = picked(self._candidates.flags(number) & USABLE > 0, matrix, False)
+            least = _least_rows(losses if is_usable.all() else np.where(is_usable, losses, np.inf), need)
             found += np.where(np.isfinite(least), least, 0.0).sum(axis=0)
         return found
 
@@ -85,6 +86,8 @@ def _least_rows(matrix: Matrix, need: int | None) -> Matrix:
     """The least cells of each column, ascending: `need` of them, or all if that is None or there are no more."""
     if need is None or need > _FEW:
         return np.sort(matrix, axis=0)[:need]
+    if need == 1:
+        return matrix.min(axis=0, keepdims=True)
     least = np.full((min(need, len(matrix)), matrix.shape[1]), np.inf)
     for row in matrix:
         for at in range(len(least)):

@@ -56,7 +56,7 @@ def problem(of: Candidates, node: int, cutter: Cutter | None = None) -> NodeProb
 def test_nodes_of_a_group_have_equal_problems(seed: int, claims: list[ResourceClaim]) -> None:
     of = candidates(Random(seed), claims)
 
-    groups = [each.nodes for each in alike(of, DeviceLayout(of.standing), np.arange(len(NODES)))]
+    groups = [each.nodes.tolist() for each in alike(of, DeviceLayout(of.standing), np.arange(len(NODES)))]
 
     assert sorted(node for group in groups for node in group) == list(range(len(NODES)))
     for group in groups:
@@ -89,6 +89,8 @@ def test_nodes_that_differ_in_names_alone_are_alike() -> None:
     taken = Usage([allocated("c0", pool="c"), allocated("f1", pool="f"), allocated("h0", pool="h")])
     of = Candidates(ask, Standing(table, taken), Selectors(table))
 
-    groups = sorted((each.nodes for each in alike(of, DeviceLayout(of.standing), np.arange(len(NODES)))), key=len)
+    groups = sorted(
+        (each.nodes.tolist() for each in alike(of, DeviceLayout(of.standing), np.arange(len(NODES)))), key=len
+    )
 
     assert groups == [[5], [2, 7], [0, 1, 3, 4, 6, 8, 9, 10, 11]]
