@@ -8,9 +8,9 @@ one shape have equal numbers.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,8 +29,7 @@ _FEW = 4096
 """If more nodes than this have changed, the groups of all nodes are forgotten."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Linked:
+class _Linked(msgspec.Struct, frozen=True, eq=False):
     """The groups of a node."""
 
     rows: RowNumbers
