@@ -83,7 +83,9 @@ class _Fields(dict[type[msgspec.Struct], tuple[tuple[str, bool], ...]]):
 
     def __missing__(self, struct: type[msgspec.Struct]) -> tuple[tuple[str, bool], ...]:
         found = [(field.name, _alternatives(field.type)) for field in msgspec.structs.fields(struct)]
-        self[struct] = tuple((name, any(map(_holds_large, types))) for name, types in found if not types <= _SMALL)
+        self[struct] = tuple(
+            (name, any(map(_holds_large, types))) for name, types in found if not all(map(_is_small, types))
+        )
         return self[struct]
 
 
@@ -99,12 +101,22 @@ def _alternatives(type_: Any) -> frozenset[Any]:
     return frozenset((type_,))
 
 
+def _is_small(type_: Any) -> bool:
+    """Whether values of this type are never too large; a struct is small if all its fields are, like a condition."""
+    if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
+        return all(_alternatives(field.type) <= _SMALL for field in msgspec.structs.fields(type_))
+    return type_ in _SMALL
+
+
 def _holds_large(type_: Any) -> bool:
     """Whether entries of a list or a map of this type have to be looked at; integers in a map are quantities."""
-    if type_ in _SMALL:
+    if _is_small(type_):
         return False
-    small = {list: _SMALL, dict: _SMALL | {int}}.get(get_origin(type_))
-    return small is None or not _alternatives(get_args(type_)[-1]) <= small
+    kind = get_origin(type_)
+    if kind not in (list, dict):
+        return True
+    entries = _alternatives(get_args(type_)[-1])
+    return not all(_is_small(each) or (kind is dict and each is int) for each in entries)
 
 
 def check_count(path: str, entries: Sized | None, most: int) -> None:

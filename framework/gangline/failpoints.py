@@ -15,8 +15,9 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+import msgspec
 
 from gangline.errors import ConfigError
 
@@ -55,8 +56,7 @@ _ENTRY = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FailpointAction:
+class FailpointAction(msgspec.Struct, frozen=True):
     """What happens at one pass of a failpoint."""
 
     turn: int

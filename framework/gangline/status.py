@@ -6,9 +6,9 @@ import enum
 import math
 import reprlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,8 +43,7 @@ class Code(enum.Enum):
     PENDING = "Pending"
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(msgspec.Struct, frozen=True):
     """Why a node is rejected; ``resolvable`` says whether removing pods from it could help."""
 
     message: str
@@ -60,8 +59,7 @@ class Reason:
         return Code.UNSCHEDULABLE if self.resolvable else Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(msgspec.Struct, frozen=True):
     """A verdict on a pod as a whole."""
 
     code: Code
@@ -129,8 +127,7 @@ def wait(timeout: float) -> Status:
     return Status(Code.WAIT, timeout=timeout)
 
 
-@dataclass(frozen=True, slots=True)
-class Narrow:
+class Narrow(msgspec.Struct, frozen=True):
     """From pre_filter: only the nodes with these names can be feasible; the other nodes are not looked at."""
 
     names: frozenset[str]

@@ -85,11 +85,16 @@ def holding(struct: type[msgspec.Struct], name: str, value: object) -> msgspec.S
     return struct(**{**nothing, name: value})
 
 
-@pytest.mark.parametrize("entries", [list[str], dict[str, str], dict[str, str | int], list[str] | None])
+@pytest.mark.parametrize(
+    "entries",
+    [list[str], dict[str, str], dict[str, str | int], list[str] | None, list[model.Taint], dict[str, model.Taint]],
+)
 def test_entries_that_are_small_by_their_type_are_not_looked_at(entries: object) -> None:
     assert not any(map(bounds._holds_large, bounds._alternatives(entries)))
 
 
-@pytest.mark.parametrize("entries", [list[int], list[model.Taint], dict[str, model.Taint] | None, typing.Any, list])
+@pytest.mark.parametrize(
+    "entries", [list[int], list[model.Toleration], dict[str, model.Container] | None, typing.Any, list]
+)
 def test_all_others_are(entries: object) -> None:
     assert any(map(bounds._holds_large, bounds._alternatives(entries)))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import sub
 from typing import Literal
@@ -105,8 +104,7 @@ def check_shape(points: Sequence[ShapePoint]) -> list[tuple[int, int]]:
     return [(point.utilization, point.score * 10) for point in points]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CountedResources:
+class CountedResources(msgspec.Struct, frozen=True, eq=False):
     """Resources that count for some pods, one row each."""
 
     resources: tuple[str, ...]

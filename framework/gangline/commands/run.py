@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 import os
 import random
@@ -219,11 +218,11 @@ class RunProgram:
         self._election = election
         self._kubeconfig = kubeconfig
         self._endpoints = endpoints
-        self._options = dataclasses.replace(
-            options, term=lambda: self._tenure.term, handed_over=lambda: self._tenure.handed_over
-        )
         self._clock = SystemClock()
-        self._tenure = Tenure(self._clock)
+        tenure = self._tenure = Tenure(self._clock)
+        self._options = msgspec.structs.replace(
+            options, term=lambda: tenure.term, handed_over=lambda: tenure.handed_over
+        )
         self._heartbeat = Heartbeat(self._clock, hang_limit)
         self._stop_trying: Callable[[], None] = lambda: None
         """Kills a process that tries changes for the page."""

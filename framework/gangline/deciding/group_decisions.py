@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from gangline.api.pod_group import PodGroup
 from gangline.deciding.scheduling import Decision
@@ -11,8 +12,7 @@ from gangline.queueing.units import Unit
 from gangline.state.pods import PodInfo
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupDecision:
+class GroupDecision(msgspec.Struct, frozen=True, eq=False):
     """The node of each member; `left` holds members beyond the needed ones for which there is no room now."""
 
     unit: Unit
@@ -28,15 +28,14 @@ class GroupDecision:
     """The name of the chosen placement."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupRejection:
+class GroupRejection(msgspec.Struct, frozen=True, eq=False):
     """The group cannot be placed now, and why."""
 
     unit: Unit
     message: str
     plugins: frozenset[str]
     group: PodGroup | None = None
-    nominated: Mapping[str, str] = field(default_factory=dict)
+    nominated: Mapping[str, str] = msgspec.field(default_factory=dict)
     """For each pod UID the node on which plugins make room for the pod; "" if there is none any more."""
     is_error: bool = False
     retry_after: float | None = None

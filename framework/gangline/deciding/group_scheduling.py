@@ -16,8 +16,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from gangline.api.diagnosis import Diagnosis
@@ -51,8 +51,7 @@ MOST_TRIED = 64
 """Placements that are tried in one cycle, at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Left:
+class _Left(msgspec.Struct, frozen=True):
     """What an attempt keeps while other units are decided."""
 
     version: int

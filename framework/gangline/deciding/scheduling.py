@@ -6,9 +6,11 @@ After a decision the pod is assumed in the cache. After a rejection the cluster 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from gangline.api.cycle_state import Cycle
 from gangline.deadline import NO_DEADLINE, POD_SECONDS, Deadline, exceeded
@@ -41,8 +43,7 @@ class Decision:
     """Whether the node was written to status.nominatedNodeName, because the binding takes long."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rejection:
+class Rejection(msgspec.Struct, frozen=True, eq=False):
     """The pod cannot be placed now, and why."""
 
     unit: Unit

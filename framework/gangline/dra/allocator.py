@@ -15,9 +15,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -58,8 +58,7 @@ SharedOn = Mapping[int, NDArray[np.intp]]
 """By number of a claim: the rows of the nodes, all of which must be able to use the devices of the claim."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeVerdict:
+class NodeVerdict(msgspec.Struct, frozen=True):
     """What a node has for the claims of a pod."""
 
     allocations: tuple[ResourceClaimAllocation, ...] | None = None

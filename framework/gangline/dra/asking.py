@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from gangline.bounds import check_count
 from gangline.errors import InvalidObject, MissingClass
@@ -29,8 +30,7 @@ _MOST_IN_ALL = 512
 _MOST_TOLERATIONS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(msgspec.Struct, frozen=True):
     """One way to satisfy a request; most requests have a single alternative."""
 
     claim: int
@@ -62,8 +62,7 @@ class Alternative:
         return not names or self.base in names or self.name in names
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimRequest:
+class ClaimRequest(msgspec.Struct, frozen=True):
     """A request: its alternatives, in the order of preference."""
 
     name: str
@@ -72,8 +71,7 @@ class ClaimRequest:
     """Whether the request lists alternatives (firstAvailable)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimConstraint:
+class ClaimConstraint(msgspec.Struct, frozen=True):
     """An attribute whose value the devices of a claim must have in common or, with `is_distinct`, must not."""
 
     attribute: str
@@ -81,8 +79,7 @@ class ClaimConstraint:
     requests: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """What the claims of one pod ask for together."""
 
     claims: tuple[ResourceClaim, ...]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,8 +29,7 @@ class Unallocatable(Exception):
     """The claims can be allocated on no node until an object changes: other nodes need not be tried."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Devices:
+class _Devices(msgspec.Struct, frozen=True, eq=False):
     """The devices of a node that have a flag for one of the requests. A device's place among them is its *position*."""
 
     numbers: RowNumbers
@@ -42,8 +42,7 @@ class _Devices:
     """By position: whether the node may use the device; None if it may use all."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cut:
+class Cut(msgspec.Struct, frozen=True, eq=False):
     """The part of a node's problem that does not depend on what claims have taken."""
 
     devices: _Devices

@@ -8,9 +8,9 @@ one shape have equal numbers.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,8 +31,7 @@ _FEW_AT_ONCE = 4
 """The devices of so many nodes, or fewer, are counted node by node, in the groups that are kept."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Linked:
+class _Linked(msgspec.Struct, frozen=True, eq=False):
     """The groups of a node."""
 
     rows: RowNumbers

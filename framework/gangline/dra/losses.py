@@ -14,7 +14,6 @@ evaluated again. The *stakes* of a node (`stakes`) are these numbers in a form t
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from itertools import count
 from math import log2
 from weakref import WeakKeyDictionary
@@ -48,8 +47,7 @@ _MOST_BITS = 73
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Set:
+class _Set(msgspec.Struct, frozen=True, eq=False):
     """A counter set of a pool."""
 
     sharing: CounterSharing
@@ -62,8 +60,7 @@ class _Set:
 _Layout = tuple[_Set, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Divided:
+class _Divided(msgspec.Struct, frozen=True, eq=False):
     """A pool with counters."""
 
     rows: RowNumbers

@@ -9,9 +9,10 @@ no search can succeed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from math import prod
+
+import msgspec
 
 from gangline.dra.holding import Holding
 from gangline.dra.problem import MISSING, UNKNOWN, Mask, NodeProblem
@@ -20,8 +21,7 @@ _MOST_COMBINATIONS = 64
 """Combinations of values that are tried one by one. If there are more, only the rule with the fewest values counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Need:
+class _Need(msgspec.Struct, frozen=True):
     """What a request needs whichever alternative is chosen: at least `count` of the devices in `mask`."""
 
     count: int

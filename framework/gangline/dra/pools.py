@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from gangline.model.resource_slices import Device, ResourceSlice
@@ -30,8 +30,7 @@ class PoolCondition(enum.Enum):
     """Its slices contradict each other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(msgspec.Struct, frozen=True):
     """Some nodes: these rows, or all rows but these."""
 
     rows: frozenset[int]
@@ -51,8 +50,7 @@ class Reach:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(msgspec.Struct, frozen=True):
     """A pool as some nodes see it; slices are given by their numbers."""
 
     driver: str

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from gangline.config import Extender
 from gangline.extenders.tls import context_of
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True, eq=False):
     """An extender and how to reach it."""
 
     extender: Extender

@@ -6,8 +6,8 @@ No I/O. Names are turned into rows as late as possible, because nodes may come a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from gangline.api.diagnosis import RejectedNodes
@@ -46,8 +46,7 @@ def _asked_for(pod: PodInfo) -> Iterator[str]:
 # Filtering
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Verdicts:
+class Verdicts(msgspec.Struct, frozen=True, eq=False):
     """The nodes that extenders leave, in order, and why the other nodes were rejected."""
 
     passed: Sequence[str]
@@ -71,8 +70,7 @@ class Verdicts:
         return Verdicts(list(dict.fromkeys(left)), {**self.failed, **failed})
 
 
-@dataclass(frozen=True, slots=True)
-class _Reasons:
+class _Reasons(msgspec.Struct, frozen=True):
     """Stands for a plugin in `RejectedNodes`, which asks it for the reasons."""
 
     reasons: Sequence[Reason]

@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from gangline.api.proposal import Victims
 from gangline.deadline import POD_SECONDS, Deadline
@@ -32,8 +33,7 @@ from gangline.status import Code, Reason, Status
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True, eq=False):
     """One scheduling cycle of a unit in flight."""
 
     unit: Unit

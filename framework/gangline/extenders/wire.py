@@ -8,7 +8,6 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -117,8 +116,7 @@ class ExtenderBindingResult(ExtenderAnswer, frozen=True):
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReturnedVictims:
+class ReturnedVictims(msgspec.Struct, frozen=True):
     """The victims on a node that an extender proposes."""
 
     uids: tuple[str, ...]

@@ -9,7 +9,6 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -24,8 +23,7 @@ FREE = TopologyConstraint()
 """No constraint."""
 
 
-@dataclass(frozen=True, slots=True)
-class Constraints:
+class Constraints(msgspec.Struct, frozen=True):
     """The constraints from annotations: on all pods together, and on every slice of consecutive ranks."""
 
     topology: TopologyConstraint = FREE

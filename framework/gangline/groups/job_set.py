@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gangline.api.pod_group import ANYWHERE, Membership, PodGroup, Problem, SubGroup, TopologyConstraint
 from gangline.errors import InvalidObject
@@ -25,8 +26,7 @@ _REMEMBERED_BYTES = 16 * 1024 * 1024
 """For the remembered layouts of JobSets, and as much for the groups made from them: thousands of usual ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobPart:
+class JobPart(msgspec.Struct, frozen=True):
     """One replicated job in a group."""
 
     name: str

@@ -11,8 +11,9 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gangline.groups import keys
 from gangline.groups.parsing import number
@@ -54,8 +55,7 @@ _MOST = 50_000
 """Controllers that are remembered, at most; beyond that all are dropped, as most of them no longer exist."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(msgspec.Struct, frozen=True):
     """The known controllers of a pod."""
 
     objects: tuple[Any, ...]

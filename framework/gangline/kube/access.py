@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 REREAD = 60.0  # seconds after which credentials that lie in a file are read again
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(msgspec.Struct, frozen=True):
     """The result of one reading of the credentials.
 
     ``authorization`` is the whole header. After ``valid_for`` seconds the credentials have to be read again; None means

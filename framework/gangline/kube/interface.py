@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from gangline.errors import InvalidObject, Unavailable
 from gangline.kube.resources import Resource, T
@@ -34,8 +35,7 @@ class PatchKind(enum.Enum):
     STRATEGIC = "application/strategic-merge-patch+json"
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(msgspec.Struct, frozen=True):
     """An object that exists but cannot be decoded: its identity, as far as it can be read, and the reason."""
 
     metadata: ObjectMeta
@@ -56,8 +56,7 @@ class WatchEvent(NamedTuple, Generic[Seen]):
     unreadable: Unreadable | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Listing(Generic[T]):
+class Listing(msgspec.Struct, Generic[T], frozen=True):
     """The objects at one resourceVersion; ``invalid`` ones exist but could not be decoded.
 
     ``more`` asks for the next page of a list that came in part, and is empty on the last.

@@ -1,4 +1,4 @@
-"""Reads a pod's service account, and a kubeconfig whose user has certificates or a token, in a few lines.
+"""Reads a pod's service account, and a kubeconfig whose user has certificates, a token or nothing, in a few lines.
 
 Most schedulers have such credentials, and importing the official client takes half a second and some 20 MB. `sources`
 reads all other files, and reports invalid ones: a reader in this module returns None for such a file, and never raises.
@@ -11,11 +11,11 @@ import base64
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec.structs import replace
 
 from gangline.kube.access import REREAD, Access
 from gangline.kube.proxies import proxy_for
@@ -117,8 +117,9 @@ def _named(entries: Any, name: Any) -> Mapping[str, Any]:
 
 def _plain(mapping: Any, known: frozenset[str]) -> Mapping[str, str]:
     """The mapping, if all its keys are known and all its values are texts. Raises ValueError otherwise."""
-    plain = isinstance(mapping, dict) and mapping
-    if not plain or not all(key in known and isinstance(text, str) and text for key, text in mapping.items()):
+    if not isinstance(mapping, dict) or not all(
+        key in known and isinstance(text, str) and text for key, text in mapping.items()
+    ):
         raise ValueError("not plain")
     found: Mapping[str, str] = mapping
     return found

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
+import msgspec
+
 from gangline import model
 from gangline.kube import upgrading
 from gangline.kube.upgrading import Upgrade
@@ -62,8 +64,7 @@ class Resource(Generic[T]):
         return "/".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Selection(Generic[T]):
+class Selection(msgspec.Struct, Generic[T], frozen=True):
     """Some objects of one kind: those in a namespace, with certain labels or fields; empty means all."""
 
     resource: Resource[T]

@@ -17,8 +17,9 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
 from itertools import chain
+
+import msgspec
 
 from gangline.api.plugin import Clock
 from gangline.api.term import Term
@@ -66,8 +67,7 @@ FRESH = 5.0
 """Seconds after the start during which the first lists count as new."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """Settings that KubeSchedulerConfiguration does not have."""
 
     concurrency: int = 64
@@ -80,7 +80,7 @@ class Options:
     """Returns the note of the previous leader for this process: see `kube.handing_over`. Called when this process
     begins to lead.
     """
-    writes: Writes = field(default_factory=Writes)
+    writes: Writes = msgspec.field(default_factory=Writes)
     """The resourceVersions that the client has written."""
     seed: int | None = None
     """The seed of the random choice among equal nodes; None for a different one at each start."""
@@ -98,8 +98,7 @@ class Options:
     """
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class InUse:
+class InUse(msgspec.Struct, frozen=True, eq=False):
     """A configuration in use."""
 
     config: SchedulerConfiguration

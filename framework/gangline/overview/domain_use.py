@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from gangline.model import Node
@@ -14,8 +14,7 @@ from gangline.state.topology import Domains
 from gangline.status import BoolColumn
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DomainUse:
+class DomainUse(msgspec.Struct, frozen=True, eq=False):
     """The domains of one level; columns have one value per domain, in the order of `level.values`."""
 
     level: Domains

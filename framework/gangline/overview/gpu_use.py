@@ -8,10 +8,11 @@ device that several pods share counts once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from gangline.api.plugin import State
 from gangline.dra.units import DRIVERS
@@ -30,18 +31,16 @@ SLICE = 256
 """Nodes whose pods one step of `catch_up` looks at, in one to ten milliseconds."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GpuUse:
+class GpuUse(msgspec.Struct, frozen=True, eq=False):
     """One value for each row of the nodes."""
 
     total: Int64Column
     used: Int64Column
-    ids: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    ids: Mapping[int, frozenset[int]] = msgspec.field(default_factory=dict)
     """For each row the ids of the taken devices, as far as they are known; empty if only the numbers were counted."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Gathered:
+class Gathered(msgspec.Struct, frozen=True, eq=False):
     """The input for counting, one value for each row: copies, so that another thread may count."""
 
     total: Int64Column

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from gangline.model import Node
@@ -47,8 +47,7 @@ FAMILIES = (
 """The gauges, for the documentation."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Snapshot:
+class _Snapshot(msgspec.Struct, frozen=True):
     """Copies and immutable objects, for another thread to read. Columns have one value for each row of nodes."""
 
     levels: Sequence[Domains]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
 from gangline.kube.interface import Client
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from gangline.process.health import Checks
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoints:
+class Endpoints(msgspec.Struct, frozen=True):
     """Addresses, each with its command-line option; an empty address means no listener."""
 
     listen: str
@@ -41,8 +40,7 @@ class Endpoints:
     """Whether the page that shows the cluster is among the guarded paths."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pages:
+class Pages(msgspec.Struct, frozen=True):
     """The paths that are served, and their handlers."""
 
     live: Checks

@@ -27,5 +27,6 @@ def version() -> str:
 
 
 def version_option(program: str) -> Callable[[Command], Command]:
-    """The option ``--version`` of a command."""
-    return click.version_option(version(), prog_name=program, message="%(prog)s %(version)s")
+    """The option ``--version`` of a command; the metadata are read only if the option is given."""
+    built = f" ({commit()})".replace("%", "%%") if commit() else ""
+    return click.version_option(package_name="gangline", prog_name=program, message=f"%(prog)s %(version)s{built}")

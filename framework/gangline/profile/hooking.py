@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import Any, cast
 
+import msgspec
 import pluggy
 
 from gangline.api.hookspecs import PROJECT, Hooks
@@ -52,8 +52,7 @@ class _Marked:
         return self.marks
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(msgspec.Struct, frozen=True):
     """What a class has for a hook: the name of the method and of its parameters."""
 
     method: str

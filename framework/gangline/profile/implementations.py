@@ -6,6 +6,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from gangline.api.hints import EventHint
 from gangline.errors import PluginError
 from gangline.failures import Failures
@@ -14,8 +16,7 @@ from gangline.state.changes import PODS, Changes
 from gangline.state.pods import PodInfo
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Implementation:
+class Implementation(msgspec.Struct, frozen=True, eq=False):
     """One plugin at one extension point; its arguments are those of the hookspec, in the same order."""
 
     plugin: Any
@@ -38,7 +39,7 @@ class Implementation:
     """For pre_cycle: whether the plugin's method takes the pod."""
     errors_from: int | None = None
     """For a filter: the first code that is an error, which fails the attempt."""
-    failures: Failures = field(default_factory=Failures)
+    failures: Failures = msgspec.field(default_factory=Failures)
 
     def refused(self, point: str, why: str) -> PluginError:
         """The exception to raise for a wrong answer of the plugin."""
@@ -50,8 +51,7 @@ class Implementation:
             raise self.refused(self.point, why)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Identity:
+class Identity(msgspec.Struct, frozen=True, eq=False):
     """The hook `identity` of one plugin."""
 
     name: str
@@ -65,8 +65,7 @@ class Identity:
     """The hook `identity_all`, if the plugin has it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SkipKey:
+class SkipKey(msgspec.Struct, frozen=True, eq=False):
     """The hook `skip_key` of one plugin."""
 
     name: str

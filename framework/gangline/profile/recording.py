@@ -14,8 +14,11 @@ from __future__ import annotations
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from gangline.api.plugin import Clock
 from gangline.clock import rfc3339
@@ -56,15 +59,13 @@ class _Saying:
     """For a series that was written: when it may be written again, on the monotonic clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Repeated:
+class Repeated(msgspec.Struct, frozen=True):
     """A written event that has happened again: its series has grown."""
 
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(msgspec.Struct, frozen=True):
     """PodScheduled=False, for a pod's status."""
 
     namespace: str
@@ -76,8 +77,7 @@ class Condition:
     """The new value of status.nominatedNodeName; None leaves it unchanged."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupCondition:
+class GroupCondition(msgspec.Struct, frozen=True):
     """Whether a pod group is scheduled, for the status of the object that represents the group."""
 
     object: TypedReference

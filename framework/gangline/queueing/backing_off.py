@@ -8,7 +8,8 @@ decide backs off for longer each time, until the unit changes. A unit that chang
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 from gangline.queueing.units import Unit
 
@@ -19,8 +20,7 @@ MAX_OVERRUN_BACKOFF = 600.0
 _MOST_DOUBLINGS = 60
 
 
-@dataclass(frozen=True, slots=True)
-class QueueSettings:
+class QueueSettings(msgspec.Struct, frozen=True):
     """Seconds, as in KubeSchedulerConfiguration."""
 
     initial_backoff: float = 1.0

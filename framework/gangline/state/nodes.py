@@ -249,18 +249,18 @@ class Nodes:
 
     def _offer(self, row: int, amounts: Mapping[str, int]) -> None:
         """The node in the row has these allocatable amounts now."""
+        lost = self._offers.at(row) - amounts.keys()
         for emptied in self._offers.change(row, frozenset(amounts)):
             self._own.allocatable[emptied] = self._own.free[emptied] = 0
         for resource in amounts:
             if self.axis.give_row(resource):  # perhaps there was no free row when the first node offered it
                 self._count_again(resource)
-        allocatable, free, row_of = self._own.allocatable, self._own.free, self.axis.row
-        column = [0] * len(allocatable)
-        for resource, amount in amounts.items():
-            column[row_of(resource)] = amount
-        column[self.axis.NOTHING] = 0
-        free[:, row] += column - allocatable[:, row]
-        allocatable[:, row] = column
+        allocatable, free = self._allocatable, self._free_amounts
+        for resource, amount in (*dict.fromkeys(lost, 0).items(), *amounts.items()):
+            place = self.axis.row(resource)
+            if place != self.axis.NOTHING:
+                free[place][row] += amount - allocatable[place][row]
+                allocatable[place][row] = amount
 
     def _count_again(self, resource: str) -> None:
         """Some node now offers a resource that pods may have requested before: count the placed pods' requests."""

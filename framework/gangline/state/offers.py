@@ -27,6 +27,10 @@ class Offers:
         self._rows.append(_NOTHING)
         self._alike[_NOTHING] += 1
 
+    def at(self, row: int) -> frozenset[str]:
+        """The resources that a row offers."""
+        return self._rows[row]
+
     def change(self, row: int, names: frozenset[str]) -> Iterator[int]:
         """A row offers these resources now; yields the rows of the axis that become free and have to be emptied."""
         before = self._rows[row]

@@ -8,7 +8,8 @@ k8s.io/component-helpers/resource (v1.36), described in its comments.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from gangline import quantity
 from gangline.errors import InvalidQuantity
@@ -28,8 +29,7 @@ Milli = dict[str, int]
 _DEFAULTS: Mapping[str, int] = {CPU: DEFAULT_MILLI_CPU, MEMORY: DEFAULT_MEMORY * 1000}
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
+class Requests(msgspec.Struct, frozen=True):
     """A pod's requests; cpu in milli-CPU, everything else in whole units."""
 
     real: Mapping[str, int]

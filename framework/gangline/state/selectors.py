@@ -6,7 +6,8 @@ An absent selector matches nothing, an empty one matches everything; requirement
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from gangline.errors import InvalidObject
 from gangline.model import LabelSelector, Requirement
@@ -14,8 +15,7 @@ from gangline.model import LabelSelector, Requirement
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(msgspec.Struct, frozen=True):
     """A compiled selector: hashable, so that equal selectors can share counters."""
 
     requirements: tuple[tuple[str, str, frozenset[str]], ...] | None

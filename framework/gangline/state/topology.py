@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from gangline.state.labels import MISSING
@@ -37,8 +38,7 @@ class Named:
     parent: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(msgspec.Struct, frozen=True):
     """One level: a node label whose values are the domains, or a list of domains."""
 
     name: str

@@ -9,9 +9,9 @@ from __future__ import annotations
 import gzip
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.openmetrics import exposition as openmetrics
@@ -30,16 +30,14 @@ class Family(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """A body and its headers."""
 
     body: bytes
     headers: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Format:
+class _Format(msgspec.Struct, frozen=True):
     content_type: str
     encode: Callable[[CollectorRegistry], bytes]
     end: bytes = b""
@@ -49,8 +47,7 @@ _PLAIN = _Format(CONTENT_TYPE_PLAIN_0_0_4, generate_latest)
 _OPEN = _Format(openmetrics.CONTENT_TYPE_LATEST, openmetrics.generate_latest, b"# EOF\n")
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
+class _Written(msgspec.Struct, frozen=True):
     at: float
     text: bytes
     zipped: bytes

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+
+import msgspec
 
 from gangline.model import ObjectMeta
 from gangline.wire.custom_resources import COMPLETION_INDEX, POD_INDEX
@@ -20,16 +21,14 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _DIGITS = re.compile(r"[0-9]{1,18}")
 
 
-@dataclass(frozen=True, slots=True)
-class MapEntry:
+class MapEntry(msgspec.Struct, frozen=True):
     """The node (name or alias) and the devices of one pod; the devices as in the text, for example ``0,1``."""
 
     node: str
     devices: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(msgspec.Struct, frozen=True):
     """A skipped line; line numbers start at 1."""
 
     number: int
@@ -40,8 +39,7 @@ class Fault:
         return f"line {self.number}, {self.line!r}: {self.why}"
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulingMap:
+class SchedulingMap(msgspec.Struct, frozen=True):
     """A whole annotation: the entries by index, and the skipped lines."""
 
     entries: Mapping[int, MapEntry]

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
+
+import msgspec
 
 from gangline import NOTHING, LabelSet, PodInfo, Selector, State, model, resources
 from gangline_plugins.counting.columns import RowCounts
@@ -20,8 +21,7 @@ from gangline_plugins.counting.columns import RowCounts
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class CountLimits:
+class CountLimits(msgspec.Struct, frozen=True):
     """How much of the counts is kept for later use."""
 
     counted_bytes: int = 32 * 1024 * 1024
@@ -31,8 +31,7 @@ class CountLimits:
     empty_groups: int = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Clause:
+class Clause(msgspec.Struct, frozen=True):
     """A condition on the labels and the namespace of pods."""
 
     selector: Selector
@@ -61,8 +60,7 @@ class Clause:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(msgspec.Struct, frozen=True):
     """A query for the number of pods that match every clause."""
 
     clauses: tuple[Clause, ...]

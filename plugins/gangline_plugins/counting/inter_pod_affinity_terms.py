@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from gangline import NOTHING, BoundedCache, InvalidObject, PodClass, PodInfo, Selector, State, compile_selector, model
 from gangline_plugins.counting.columns import RowCounts
@@ -20,8 +21,7 @@ _MATCH_BYTES = 64
 Match = tuple["OwnedTerm", RowCounts]
 
 
-@dataclass(frozen=True, slots=True)
-class AffinityTerm:
+class AffinityTerm(msgspec.Struct, frozen=True):
     """One affinity term: the pods that it matches, and the topology key."""
 
     clause: Clause
@@ -38,8 +38,7 @@ class Effect(enum.Enum):
     PREFERS = "preferred affinity, or anti-affinity where the weight is negative"
 
 
-@dataclass(frozen=True, slots=True)
-class OwnedTerm:
+class OwnedTerm(msgspec.Struct, frozen=True):
     """A term of placed pods, with the number of its owners per row; equal terms share the counts."""
 
     effect: Effect
@@ -51,8 +50,7 @@ class OwnedTerm:
 _NOBODY = Query(())
 
 
-@dataclass(frozen=True, slots=True)
-class PodTerms:
+class PodTerms(msgspec.Struct, frozen=True):
     """All terms of one pod."""
 
     affinity: tuple[AffinityTerm, ...] = ()

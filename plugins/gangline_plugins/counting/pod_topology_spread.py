@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -46,8 +46,7 @@ _NO_DOMAIN = 2**31 - 1
 _CONSTRAINTS: StateKey[SpreadConstraints] = StateKey("PodTopologySpread.constraints")
 
 
-@dataclass(frozen=True, slots=True)
-class _Scored:
+class _Scored(msgspec.Struct, frozen=True):
     """The scores of one pod, over all rows."""
 
     scores: ScoreColumn

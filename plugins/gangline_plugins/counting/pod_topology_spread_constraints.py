@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
@@ -73,8 +72,7 @@ def _check(constraint: DefaultConstraint, path: str) -> None:
         raise ValueError(f"{path}.labelSelector: must not be set; it follows from each pod")
 
 
-@dataclass(frozen=True, slots=True)
-class Constraint:
+class Constraint(msgspec.Struct, frozen=True):
     """One constraint, ready to be counted."""
 
     max_skew: int
@@ -87,8 +85,7 @@ class Constraint:
     honors_taints: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SpreadConstraints:
+class SpreadConstraints(msgspec.Struct, frozen=True):
     """The constraints of one pod."""
 
     hard: tuple[Constraint, ...] = ()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from gangline import PodInfo
 from gangline_plugins.preemption.precedence import started
@@ -12,8 +13,7 @@ _MAKES_POSITIVE = 2**31
 """Added to each priority, so that fewer victims are better than many even if priorities are negative."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True):
     """A node on which the pod fits after the victims are gone. The most important victim comes first."""
 
     row: int

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+import msgspec
 
 from gangline import PodInfo, Rows
 from gangline_plugins.dynamic_resources.claims import Claims
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Narrowing:
+class _Narrowing(msgspec.Struct, frozen=True, eq=False):
     """The UIDs of claims, those of the members for whom the claims are narrowed, and the nodes."""
 
     claims: frozenset[str]

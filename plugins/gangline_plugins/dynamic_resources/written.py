@@ -15,8 +15,9 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gangline import InvalidObject, NodeView, model
 from gangline.dra import SliceTable, Standing, Usage
@@ -28,8 +29,7 @@ PoolId = tuple[str, str]
 """Driver and name of a pool."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
+class _Shown(msgspec.Struct, frozen=True):
     """An allocation that the watch has shown."""
 
     claim: model.ResourceClaim

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from gangline import InvalidObject, PodInfo, Selector, compile_selector, model
 
@@ -15,8 +16,7 @@ where it can; it does not promise to.
 """
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Budget:
+class _Budget(msgspec.Struct, frozen=True, eq=False):
     selector: Selector
     allowed: int
     disrupted: frozenset[str]

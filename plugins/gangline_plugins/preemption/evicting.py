@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from gangline import GanglineError, Handle, PodInfo
 from gangline_plugins.preemption.evictions import Evictions
@@ -27,8 +28,7 @@ log = logging.getLogger(__name__)
 _AT_ONCE = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Preemptor:
+class Preemptor(msgspec.Struct, frozen=True):
     """The pod or the group for which room is made."""
 
     uid: str

@@ -11,9 +11,10 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+import msgspec
 
 from gangline import Handle, PodInfo, State, model, resources
 from gangline_plugins.suspension.kueue import KueueWorkloads, is_of_kueue, may_be_stopped
@@ -36,8 +37,7 @@ class EvictionPolicy(StrEnum):
     """Each pod is evicted."""
 
 
-@dataclass(frozen=True, slots=True)
-class SuspendableOwner:
+class SuspendableOwner(msgspec.Struct, frozen=True):
     """A Job, a JobSet, or the Workload by which Kueue admits an object of any kind."""
 
     resource: resources.Resource[Any]
@@ -62,12 +62,11 @@ class SuspendableOwner:
         return model.TypedReference(resource.kind, self.namespace, self.name, self.uid, resource.api_version)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OwnedPods:
+class OwnedPods(msgspec.Struct, frozen=True, eq=False):
     """An owner that may be suspended, and its pods that have a node."""
 
     owner: SuspendableOwner
-    pods: list[PodInfo] = field(default_factory=list)
+    pods: list[PodInfo] = msgspec.field(default_factory=list)
 
 
 def whole_owners(handle: Handle, pods: Sequence[PodInfo]) -> list[OwnedPods]:

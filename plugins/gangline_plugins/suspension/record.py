@@ -11,7 +11,6 @@ these schedulers have not resumed the owner when its time is long over, any sche
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -66,8 +65,7 @@ class SuspensionRecord(msgspec.Struct, frozen=True):
         return self.election == election or self.is_over(now, self.seconds + _LEFT)
 
 
-@dataclass(frozen=True, slots=True)
-class Suspender:
+class Suspender(msgspec.Struct, frozen=True):
     """Who suspends owners."""
 
     profile: str

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gangline import GANG_SECONDS, Deadline, GanglineError, Handle, Membership, PodInfo, model, resources
 from gangline_plugins.suspension import record as records
@@ -37,8 +38,7 @@ _PATIENCE = 30.0
 """Seconds after which a Workload is resumed though Kueue has not taken it off."""
 
 
-@dataclass(frozen=True, slots=True)
-class SuspendedOwner:
+class SuspendedOwner(msgspec.Struct, frozen=True):
     """An owner with the record of its suspension."""
 
     owner: SuspendableOwner

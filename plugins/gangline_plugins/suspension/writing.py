@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gangline import GanglineError, Handle, NotFound, model
 from gangline_plugins.retrying import MAY_PASS
@@ -26,8 +27,7 @@ _PAUSES = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0)
 """Seconds to wait before each retry."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnerChange:
+class OwnerChange(msgspec.Struct, frozen=True):
     """A change of an owner that is to be written."""
 
     record: Mapping[str, str | None]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,16 +17,14 @@ from gangline import PodClass, PodInfo, Rows, model
 from gangline_plugins.volumes.objects import claims_of, uses_claims
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimKey:
+class ClaimKey(msgspec.Struct, frozen=True):
     """A claim by name."""
 
     namespace: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Attachable:
+class Attachable(msgspec.Struct, frozen=True):
     """A volume of a CSI driver: its handle, or its claim while no volume exists."""
 
     driver: str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 
 from gangline import (
@@ -36,8 +36,7 @@ _Key = TypeVar("_Key")
 _CLAIM_IN_USE: StateKey[bool] = StateKey("VolumeRestrictions")
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
+class Disk(msgspec.Struct, frozen=True):
     """A disk as a value. An RBD image has one value per monitor: two images are the same if they share a monitor."""
 
     kind: str

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -40,8 +39,7 @@ class VolumeShape(NamedTuple):
     attributes: str
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     """Values that are derived from a volume alone."""
 
     volume: model.PersistentVolume
