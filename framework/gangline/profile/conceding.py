@@ -1,13 +1,14 @@
-"""Within a block plugins make do with less for the members of a group."""
+"""Plugins that help a group without a place: within a block they make do with less for its members."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any
 
 from gangline.api.pod_group import GroupAttempt
 from gangline.failures import cause_of
-from gangline.profile.implementations import Implementation
+from gangline.profile.implementations import GroupKey, Implementation
 
 
 def conceded(impls: Sequence[Implementation], attempt: GroupAttempt) -> AbstractContextManager[bool]:
@@ -46,3 +47,21 @@ def _call(impl: Implementation, block: AbstractContextManager[None], is_end: boo
             block.__enter__()
     except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
         raise impl.failures.raised(impl.name, impl.point, error) from cause_of(error)
+
+
+def group_keys(asked: Sequence[GroupKey | None], attempt: GroupAttempt) -> list[Hashable] | None:
+    """The answers of these hooks; None if a plugin has no such hook or promises nothing."""
+    keys: list[Hashable] = []
+    for each in asked:
+        if each is None:
+            return None
+        try:
+            key: Any = each.ask(attempt)
+            if key is None or not bool(key == key):
+                return None
+            hash(key)
+        except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
+            each.failures.raised(each.name, "pod_group_key", error)
+            return None
+        keys.append(key)
+    return keys
