@@ -50,7 +50,9 @@ def is_cluster_too_small(attempt: GroupAttempt) -> bool:
 def kind_of_group(
     attempt: GroupAttempt, filtered: Sequence[Filtered], runtime: Runtime, plugins: Set[str]
 ) -> Hashable | None:
-    """As `kind_of`, for a group for which no plugin concedes or makes any room; `filtered` has the verdict on each role.
+    """As `kind_of`, for a group for which plugins concede nothing and make no room.
+
+    `filtered` has the verdicts on the first members of the roles.
 
     Only members count as like that differ in nothing but their names: no plugin reads more of them than their class.
     """
