@@ -17,6 +17,7 @@ from collections.abc import Hashable, Sequence, Set
 
 from gangline.api.pod_group import GroupAttempt
 from gangline.profile.answers import identity_of
+from gangline.profile.conceding import group_keys
 from gangline.profile.entries import Filtered
 from gangline.profile.runtime import GROUPS, Runtime
 from gangline.state.pods import PodInfo
@@ -67,7 +68,7 @@ def kind_of_group(
     kinds = [kind_of(role.pods[0], runtime, judging) for role in roles]
     if not all(kind == (role.pods[0].cls.id,) for kind, role in zip(kinds, roles, strict=True)):
         return None
-    keys = runtime.group_keys(attempt)
+    keys = group_keys(runtime.profile, attempt)
     if keys is None:
         return None
     group = attempt.group

@@ -8,7 +8,7 @@ from typing import Any
 
 from gangline.api.pod_group import GroupAttempt
 from gangline.failures import cause_of
-from gangline.profile.implementations import GroupKey, Implementation
+from gangline.profile.implementations import HELPING_GROUPS, CompiledProfile, Implementation
 
 
 def conceded(impls: Sequence[Implementation], attempt: GroupAttempt) -> AbstractContextManager[bool]:
@@ -49,10 +49,12 @@ def _call(impl: Implementation, block: AbstractContextManager[None], is_end: boo
         raise impl.failures.raised(impl.name, impl.point, error) from cause_of(error)
 
 
-def group_keys(asked: Sequence[GroupKey | None], attempt: GroupAttempt) -> list[Hashable] | None:
-    """The answers of these hooks; None if a plugin has no such hook or promises nothing."""
+def group_keys(profile: CompiledProfile, attempt: GroupAttempt) -> list[Hashable] | None:
+    """What the answers of the plugins that may help a group follow from; None if one of them promises nothing."""
+    helping = dict.fromkeys(impl.name for point in HELPING_GROUPS for impl in profile.points.get(point, ()))
     keys: list[Hashable] = []
-    for each in asked:
+    for name in helping:
+        each = profile.group_keys.get(name)
         if each is None:
             return None
         try:

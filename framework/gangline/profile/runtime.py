@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 
 import numpy as np
@@ -29,11 +29,11 @@ from gangline.failures import cause_of, shown
 from gangline.groups.progress import Progress
 from gangline.profile.answers import narrowed, placements_of
 from gangline.profile.binding_points import BindFirst, BindingPoints, by
-from gangline.profile.conceding import conceded, group_keys
+from gangline.profile.conceding import conceded
 from gangline.profile.entries import Filtered
 from gangline.profile.evaluation import Evaluator
 from gangline.profile.handle import FrameworkHandle
-from gangline.profile.implementations import HELPING_GROUPS, CompiledProfile, Implementation
+from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.measuring import measured
 from gangline.profile.reserving import Reserving
 from gangline.profile.scoring import Chosen
@@ -292,11 +292,6 @@ class Runtime(BindingPoints):
     def conceded(self, attempt: GroupAttempt) -> AbstractContextManager[bool]:
         """In this block plugins make do with less for the members; yields whether some do. Raises PluginError."""
         return conceded(self._at("pod_group_concede"), attempt)
-
-    def group_keys(self, attempt: GroupAttempt) -> list[Hashable] | None:
-        """What the help for a group follows from, by plugin; None if a plugin that may help promises nothing."""
-        helping = [impl.name for point in HELPING_GROUPS for impl in self._at(point)]
-        return group_keys([self.profile.group_keys.get(name) for name in dict.fromkeys(helping)], attempt)
 
     @measured("pod_group_post_filter")
     def group_post_filter(self, attempt: GroupAttempt) -> tuple[Mapping[str, str], str]:
