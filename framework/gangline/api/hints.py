@@ -71,6 +71,11 @@ class EventHint:
             raise TypeError(f"an event hint is a ClusterEvent and a function or None, not {self.event!r}")
 
 
+@dataclass(frozen=True, slots=True)
+class OwnEvent(EventHint):
+    """An event about one unit. Its hint is asked about each unit: what it says of one holds for no other."""
+
+
 ANY_EVENT = EventHint(ClusterEvent("*", Action.ALL))
 """The event that stands for a plugin that registers nothing: any change."""
 

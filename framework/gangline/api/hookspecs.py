@@ -261,6 +261,15 @@ class Hooks:
         """
 
     @hookspec
+    def pod_group_key(self, attempt: GroupAttempt) -> Hashable:
+        """What `pod_group_concede` and `pod_group_post_filter` of this plugin follow from. Optional; it saves attempts.
+
+        If the plugin could not help a group, it cannot help any group of like members for which this hook answers an
+        equal value, as long as the cluster is the same. None promises nothing. Called after these hooks for a group
+        that has no room in the whole cluster.
+        """
+
+    @hookspec
     def pod_group_post_filter(self, attempt: GroupAttempt, nodes: NodeView) -> Status | Mapping[str, str] | None:
         """Try to help a pod group that has no placement. Called only then, in order, until one plugin succeeds.
 

@@ -58,6 +58,7 @@ NOT_LISTED = (
     "pre_bind_pre_flight",
     "placement_narrow",
     "pod_group_concede",
+    "pod_group_key",
 )
 """The hooks for which a profile lists no plugins."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 import msgspec
 
@@ -48,3 +48,5 @@ class GroupRejection(msgspec.Struct, frozen=True, eq=False):
     """Whether a chosen node has been deleted: the group is tried again at once."""
     is_incomplete: bool = False
     """Whether the group waits for members to be created, to be let in, or to agree: it keeps no room from others."""
+    kind: Hashable | None = None
+    """Equal for groups that the same plugins would reject now; see `kinds`."""

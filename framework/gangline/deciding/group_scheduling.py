@@ -29,6 +29,7 @@ from gangline.deciding.group_filling import Filler, Steps, to_the_end
 from gangline.deciding.group_reading import RoleKey
 from gangline.deciding.group_reserving import reserve_members
 from gangline.deciding.group_words import why_none
+from gangline.deciding.kinds import is_cluster_too_small, kind_of_group
 from gangline.deciding.meant import drawn_to, meant_for
 from gangline.deciding.scheduling import find_feasible
 from gangline.errors import GanglineError
@@ -159,7 +160,7 @@ class GroupCycle:
         if missing:
             message = f"waiting for {missing} more pods of the group"
             return GroupRejection(self._unit, message, frozenset((GROUPS,)), self._group, is_incomplete=True)
-        found = yield from self._search(attempt)
+        found, is_conceded = (yield from self._search(attempt)), False
         if found is None:
             with self._runtime.conceded(attempt) as is_conceded:
                 if is_conceded:
@@ -169,7 +170,7 @@ class GroupCycle:
             return found
         diagnoses = self._diagnoses()
         if found is None:
-            return self._rejection(self._why(diagnoses), "", diagnoses)
+            return self._rejection(self._why(diagnoses), "", diagnoses, knows_kind=not is_conceded)
         return self._rejection(found.message, found.plugin, diagnoses)
 
     def _search(self, attempt: GroupAttempt) -> Steps[GroupDecision | Status | None]:
@@ -258,8 +259,8 @@ class GroupCycle:
     def _ranked(self, placements: list[Placement]) -> Iterator[Placement]:
         """The placements whose capacity is large enough, the best first."""
         roles = self._attempt.roles
-        if sum([min(role.room, len(role.pods)) for role in roles]) < self._attempt.fewest:
-            return  # the cluster as a whole is too small
+        if is_cluster_too_small(self._attempt):
+            return
         members = np.array([[len(role.pods)] for role in roles])
         held = np.minimum(_held(placements, roles), members)
         enough = np.flatnonzero(held.sum(axis=0) >= self._attempt.fewest)
@@ -312,12 +313,15 @@ class GroupCycle:
 
     # What to say
 
-    def _rejection(self, message: str, plugin: str, diagnoses: Sequence[Diagnosis]) -> GroupRejection:
+    def _rejection(
+        self, message: str, plugin: str, diagnoses: Sequence[Diagnosis], knows_kind: bool = False
+    ) -> GroupRejection:
         plugins = {GROUPS, *self._rejecting, *((plugin,) if plugin else ())}
         for diagnosis in diagnoses:
             plugins |= self._runtime.reject(diagnosis)
         nominated, said, is_late = self._make_room() if self._attempt.needed else ({}, "", False)
         waited = self._attempt.waited
+        knows_kind = knows_kind and not is_late and not any(nominated.values())
         constraints = [self._group.topology, *(part.topology for part in self._group.subgroups)]
         change = min(constraint.next_change(waited) for constraint in constraints)
         return GroupRejection(
@@ -330,6 +334,7 @@ class GroupCycle:
             is_running=not self._attempt.needed,
             is_error=is_late,
             is_late=is_late,
+            kind=kind_of_group(self._attempt, self._filtered, self._runtime, plugins) if knows_kind else None,
         )
 
     def _make_room(self) -> tuple[Mapping[str, str], str, bool]:

@@ -5,14 +5,21 @@ pod, from their own answer to `identity`, and from the cluster. So they reject e
 are equal in this, whatever other plugins think of those pods. The plugins' answers may change while pods wait, for
 example because a claim has changed that pods name; so pods for which a plugin answers anything are alike only if their
 labels, annotations and owners are equal too. No pod is like another one that has a nomination or claims of its own.
+
+Groups are alike only if the cluster as a whole has too little room for them. Then no placement holds the group, so the
+rejection follows from the verdicts on its members alone, whatever plugins think of placements. Plugins that might help
+the group have to say by `pod_group_key` what their answer follows from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence, Set
 
+from gangline.api.pod_group import GroupAttempt
 from gangline.profile.answers import identity_of
-from gangline.profile.runtime import Runtime
+from gangline.profile.conceding import group_keys
+from gangline.profile.entries import Filtered
+from gangline.profile.runtime import GROUPS, Runtime
 from gangline.state.pods import PodInfo
 
 
@@ -34,6 +41,39 @@ def kind_of(pod: PodInfo, runtime: Runtime, plugins: frozenset[str]) -> Hashable
         return (pod.cls.id,)
     owners = tuple(owner.uid for owner in pod.owners)
     return (pod.cls.id, pod.labels.id, frozenset(pod.annotations.items()), owners, *said)
+
+
+def is_cluster_too_small(attempt: GroupAttempt) -> bool:
+    """Whether fewer members have room than are needed, even if they may be anywhere in the cluster."""
+    return sum([min(role.room, len(role.pods)) for role in attempt.roles]) < attempt.fewest
+
+
+def kind_of_group(
+    attempt: GroupAttempt, filtered: Sequence[Filtered], runtime: Runtime, plugins: Set[str]
+) -> Hashable | None:
+    """As `kind_of`, for a group for which plugins concede nothing and make no room.
+
+    `filtered` has the verdicts on the first members of the roles.
+
+    Only members count as like that differ in nothing but their names: no plugin reads more of them than their class.
+    """
+    roles = attempt.roles
+    if attempt.placed or len(filtered) < len(roles) or not is_cluster_too_small(attempt):
+        return None
+    if any([pod.nominated_node_name or pod.claims or pod.extended_claim for pod in attempt.pods]):
+        return None
+    if not all(map(runtime.evaluator.is_kept, filtered)):
+        return None
+    judging = frozenset(plugins) - {GROUPS}
+    kinds = [kind_of(role.pods[0], runtime, judging) for role in roles]
+    if not all(kind == (role.pods[0].cls.id,) for kind, role in zip(kinds, roles, strict=True)):
+        return None
+    keys = group_keys(runtime.profile, attempt)
+    if keys is None:
+        return None
+    group = attempt.group
+    shape = tuple((role.subgroup, len(role.pods), role.pods[0].cls.id) for role in roles)
+    return (attempt.needed, attempt.fewest, group.priority, group.topology, group.subgroups, shape, *keys)
 
 
 def _is_plain(name: str, runtime: Runtime) -> bool:

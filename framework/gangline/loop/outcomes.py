@@ -159,6 +159,7 @@ class Outcomes:
             error=rejection.is_error,
             retry_after=rejection.retry_after,
             backoff=backoff,
+            kind=rejection.kind,
         )
         self._wake()
         if rejection.is_error:

@@ -96,6 +96,8 @@ class Options(msgspec.Struct, frozen=True):
     """Measures how long the scheduler decides without a pause. With a stopwatch that counts how often it is read, a run
     can be repeated exactly.
     """
+    recorder: Callable[[Clock, str], EventRecorder] = EventRecorder
+    """Makes the recorder of events and conditions."""
 
 
 class InUse(msgspec.Struct, frozen=True, eq=False):
@@ -136,7 +138,7 @@ class Scheduler:
         self.cache = Cache(metrics.failures)
         self.groups = Groups(self.cache)
         self.waiting = WaitingPods()
-        self.recorder = EventRecorder(clock, options.identity)
+        self.recorder = options.recorder(clock, options.identity)
         self.decisions = Decisions(clock)
         self.queue = SchedulingQueue()
         self._clock = clock

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gangline.api.hints import Action, EventHint, on
+from gangline.api.hints import Action, ClusterEvent, EventHint, OwnEvent, on
 from gangline.api.plugin import Clock
 from gangline.clock import SystemClock
 from gangline.config import (
@@ -192,8 +192,8 @@ def group_events(groups: Groups) -> tuple[EventHint, ...]:
     return (
         on("nodes", Action.ADD | Action.UPDATE),
         on("pods", Action.DELETE),
-        *(on(resource.key, changed, groups.is_member_hint) for resource in WATCHES),
-        on(SUCCEEDED_PODS.key, Action.ADD, groups.is_mate_hint),
+        *(OwnEvent(ClusterEvent(resource.key, changed), groups.is_member_hint) for resource in WATCHES),
+        OwnEvent(ClusterEvent(SUCCEEDED_PODS.key, Action.ADD), groups.is_mate_hint),
     )
 
 

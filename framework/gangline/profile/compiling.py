@@ -16,7 +16,14 @@ from gangline.failures import Failures, being_built, described, text_of
 from gangline.profile.calling import ASYNC_POINTS, timed, timed_async
 from gangline.profile.declaring import asked_by, check_attributes, check_own, check_reasons, events_of
 from gangline.profile.hooking import FOR_ALL, PluginHooks, parameters_of
-from gangline.profile.implementations import CompiledProfile, Identity, Implementation, SkipKey
+from gangline.profile.implementations import (
+    HELPING_GROUPS,
+    CompiledProfile,
+    GroupKey,
+    Identity,
+    Implementation,
+    SkipKey,
+)
 from gangline.profile.registry import Catalog, points_of
 from gangline.state.changes import OWN, PODS, SPECS
 from gangline.telemetry.metrics import Metrics, point_label
@@ -67,6 +74,11 @@ def _add_unlisted(profile: CompiledProfile, hooks: PluginHooks, metrics: Metrics
         each: SkipKey(each, _function(hooks, each, "skip_key"), profile.failures)
         for each in _with(profile, hooks, "skip_key")
         if not any(map(hooks.is_wrapped, ("pre_filter", "pre_score", "skip_key")))
+    }
+    profile.group_keys = {
+        each: GroupKey(each, _function(hooks, each, "pod_group_key"), profile.failures)
+        for each in _with(profile, hooks, "pod_group_key")
+        if not any(map(hooks.is_wrapped, (*HELPING_GROUPS, "pod_group_key")))
     }
     for point in UNLISTED:
         profile.points[point] = tuple(

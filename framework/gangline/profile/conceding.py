@@ -1,13 +1,14 @@
-"""Within a block plugins make do with less for the members of a group."""
+"""Plugins that help a group without a place: within a block they make do with less for its members."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any
 
 from gangline.api.pod_group import GroupAttempt
 from gangline.failures import cause_of
-from gangline.profile.implementations import Implementation
+from gangline.profile.implementations import HELPING_GROUPS, CompiledProfile, Implementation
 
 
 def conceded(impls: Sequence[Implementation], attempt: GroupAttempt) -> AbstractContextManager[bool]:
@@ -46,3 +47,23 @@ def _call(impl: Implementation, block: AbstractContextManager[None], is_end: boo
             block.__enter__()
     except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
         raise impl.failures.raised(impl.name, impl.point, error) from cause_of(error)
+
+
+def group_keys(profile: CompiledProfile, attempt: GroupAttempt) -> list[Hashable] | None:
+    """What the answers of the plugins that may help a group follow from; None if one of them promises nothing."""
+    helping = dict.fromkeys(impl.name for point in HELPING_GROUPS for impl in profile.points.get(point, ()))
+    keys: list[Hashable] = []
+    for name in helping:
+        each = profile.group_keys.get(name)
+        if each is None:
+            return None
+        try:
+            key: Any = each.ask(attempt)
+            if key is None or not bool(key == key):
+                return None
+            hash(key)
+        except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
+            each.failures.raised(each.name, "pod_group_key", error)
+            return None
+        keys.append(key)
+    return keys

@@ -183,6 +183,11 @@ class Evaluator(Scoring):
                 found.append(capacity_of(impl, answer, len(view)))
         return found
 
+    def is_kept(self, filtered: Filtered) -> bool:
+        """Whether the verdicts follow from the identity of the pod and the columns alone: no filter was called anew."""
+        called = (*self._dynamic_pre_filters, *self._dynamic_filters)
+        return all([impl.name in filtered.skipped for impl in called])
+
     def passes(self, pod: PodInfo, rows: Rows) -> BoolColumn:
         """Whether each of these rows is feasible on the columns as they are now; for what-if."""
         return self.filter(pod).feasible[rows]

@@ -9,11 +9,15 @@ from typing import Any
 import msgspec
 
 from gangline.api.hints import EventHint
+from gangline.api.pod_group import GroupAttempt
 from gangline.errors import PluginError
 from gangline.failures import Failures
 from gangline.profile.calling import check_of
 from gangline.state.changes import PODS, Changes
 from gangline.state.pods import PodInfo
+
+HELPING_GROUPS = ("pod_group_concede", "pod_group_post_filter")
+"""The extension points at which plugins may help a group that has no place."""
 
 
 class Implementation(msgspec.Struct, frozen=True, eq=False):
@@ -73,6 +77,14 @@ class SkipKey(msgspec.Struct, frozen=True, eq=False):
     failures: Failures
 
 
+class GroupKey(msgspec.Struct, frozen=True, eq=False):
+    """The hook `pod_group_key` of one plugin."""
+
+    name: str
+    ask: Callable[[GroupAttempt], Hashable]
+    failures: Failures
+
+
 @dataclass(eq=False)
 class CompiledProfile:
     """A profile with built plugins and one plain list of plugins per extension point."""
@@ -87,6 +99,8 @@ class CompiledProfile:
     """The `identity` hooks of the plugins, neither timed nor checked, as they are called for many pods."""
     skip_keys: Mapping[str, SkipKey] = field(default_factory=dict)
     """By plugin: the hook `skip_key`, neither timed nor checked."""
+    group_keys: Mapping[str, GroupKey] = field(default_factory=dict)
+    """By plugin: the hook `pod_group_key`, neither timed nor checked."""
 
     def more_changes(self, relabelled: Changes) -> dict[str, tuple[Changes, ...]]:
         """By plugin: the logs that it reads beside the changes of nodes and of the specs on them, if there are some.

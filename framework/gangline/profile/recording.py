@@ -258,6 +258,22 @@ class EventRecorder:
             self._written.popitem(last=False)
 
 
+class SilentRecorder(EventRecorder):
+    """Collects nothing: for a scheduler whose events and conditions nobody reads."""
+
+    def about(self, regarding: TypedReference, reporter: str, kind: str, reason: str, note: str, action: str) -> None:
+        """Nothing."""
+
+    def event(self, pod: PodInfo, kind: str, reason: str, note: str, action: str = "Scheduling") -> None:
+        """Nothing."""
+
+    def condition(self, condition: Condition) -> None:
+        """Nothing."""
+
+    def group_condition(self, condition: GroupCondition) -> None:
+        """Nothing."""
+
+
 def _with_nomination(condition: Condition, before: Condition | None) -> Condition:
     """The condition, with the nomination of the one before if it leaves the nomination unchanged."""
     if before is None or condition.nominated_node_name is not None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from gangline.api.hints import ANY_EVENT, ClusterEvent, EventHint, Hint
+from gangline.api.hints import ANY_EVENT, ClusterEvent, EventHint, Hint, OwnEvent
 from gangline.deadline import Deadline
 from gangline.queueing.alike import Alike, SortKey
 from gangline.queueing.hinting import Happened, HintTime
@@ -164,8 +164,14 @@ class Wanting:
             return helped
         until = self.time.begin(now)
         for waiting, hints in wanting:
-            helped.alike += _helped(list(waiting.alike.values()), Alike.first, hints, happened, until)
-            helped.alone += _helped(list(waiting.alone.values()), _itself, hints, happened, until)
+            alone, kinds = list(waiting.alone.values()), list(waiting.alike.values())
+            helped.alone += _helped(alone, _itself, hints, happened, until)
+            own = [hint for hint in hints if isinstance(hint, OwnEvent)]
+            common = [hint for hint in hints if not isinstance(hint, OwnEvent)] if own else hints
+            helped.alike += _helped(kinds, Alike.first, common, happened, until) if common else []
+            if own:
+                units = [unit for alike in kinds for unit in alike.units()]
+                helped.alone += _helped(units, _itself, own, happened, until)
         self.time.end()
         return helped
 

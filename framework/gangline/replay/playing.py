@@ -24,6 +24,7 @@ from gangline.config import Profile, SchedulerConfiguration
 from gangline.config.schema import PluginSet
 from gangline.kube.interface import Client
 from gangline.loop.scheduler import Options, Scheduler
+from gangline.profile.recording import SilentRecorder
 from gangline.profile.registry import Catalog
 from gangline.queueing.backing_off import QueueSettings
 from gangline.queueing.units import Place
@@ -85,7 +86,12 @@ class Player:
         self.clock = VirtualClock()
         client = ReplayClient(self._bound, self._evicted)
         steps = itertools.count()
-        options = Options(seed=seed, tells_expected_nodes=False, stopwatch=lambda: next(steps) / (_STEPS * 250))
+        options = Options(
+            seed=seed,
+            tells_expected_nodes=False,
+            stopwatch=lambda: next(steps) / (_STEPS * 250),
+            recorder=SilentRecorder,
+        )
         settings = msgspec.structs.replace(config, profiles=(_without(profile),), extenders=())
         self._scheduler = scheduler = Scheduler(settings, _client(client), self.clock, Catalog.discover(), options)
         scheduler.queue.configure(

@@ -291,6 +291,12 @@ class DynamicResources:
         return self._ledger.concessions.made_by(uids) if uids else None
 
     @hookimpl
+    def pod_group_key(self, attempt: GroupAttempt) -> Hashable:
+        """Nothing is to be conceded or given back if no member has claims."""
+        there = self._ledger.extended.there
+        return None if any(uses_claims(pod.cls) or there(pod) for pod in attempt.pods) else ()
+
+    @hookimpl
     def pod_group_post_filter(self, attempt: GroupAttempt) -> Status | None:
         """Give back what earlier attempts have left behind: claims for extended resources, devices of PodGroups, and
         devices of members, which may keep the gang from the nodes that have room by now.

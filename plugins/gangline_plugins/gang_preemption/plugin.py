@@ -22,7 +22,7 @@ ResourceClaims whose pods are gone count as free, although they come free only l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,6 +110,11 @@ class GangPreemption:
         self._victims.inc(len(plan.victims))
         self._evictor.start(_preemptor(attempt, tuple(sorted(set(nominated.values())))), plan.victims)
         return nominated
+
+    @hookimpl
+    def pod_group_key(self, attempt: GroupAttempt) -> Hashable:
+        """Whom the group may remove follows from its priority; None while pods are being removed for it."""
+        return None if self._evictor.is_running(attempt.group.key) else priority_of(attempt)
 
     def decide(self, attempt: GroupAttempt, nodes: NodeView) -> EvictionPlan | Status:
         """Find the pods to evict so that the whole group fits, or why there are none. Changes nothing."""

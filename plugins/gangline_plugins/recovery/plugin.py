@@ -150,6 +150,11 @@ class Recovery:
         )
 
     @hookimpl
+    def pod_group_key(self, attempt: GroupAttempt) -> Hashable:
+        """Only a gang of which some members run is remembered."""
+        return None if attempt.placed else ()
+
+    @hookimpl
     def pre_score(self) -> Status | None:
         """Skip the score while no node has failed lately."""
         return None if self._wear.any(self._handle.clock.monotonic()) else SKIP

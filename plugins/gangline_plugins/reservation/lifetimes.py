@@ -42,6 +42,13 @@ class Lifetimes:
                 found.append((end, pod))
         return found
 
+    @property
+    def are_known(self) -> bool:
+        """Whether it may be known of a placed pod when it ends."""
+        if self._args.default_max_runtime_seconds:
+            return True
+        return any(True for _ in self._limited.that_may_end(self._handle.state.pods, self._handle))
+
     def end_of(self, pod: PodInfo, now: float, beneficiary: str) -> float:
         """Seconds since the epoch at which the pod will have ended at the latest; infinite if that is unknown.
 

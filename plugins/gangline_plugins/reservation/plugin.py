@@ -111,6 +111,11 @@ class Reservation:
         return None
 
     @hookimpl
+    def pod_group_key(self) -> Hashable:
+        """While nothing is reserved, and it is known of no pod when it ends, nothing can be planned for any group."""
+        return () if self._leaving.kept is None and not self._lifetimes.are_known else None
+
+    @hookimpl
     def pre_cycle(self) -> None:
         """End the reservation if it is due."""
         self._tidy(self._handle.clock.now())

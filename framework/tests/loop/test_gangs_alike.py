@@ -1,0 +1,285 @@
+"""Waiting gangs of one kind are woken one by one; none is forgotten that could start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gangline import SUCCESS, EventHint, GroupAttempt, Status, hookimpl, model, unschedulable
+from gangline.config import load
+from gangline.deciding.group_decisions import GroupDecision
+from gangline.deciding.group_search import decide_group
+from gangline.groups.keys import KOORDINATOR_GROUP, KOORDINATOR_MIN_AVAILABLE
+from gangline.loop.scheduler import Options, Scheduler
+from gangline.loop.watching import NodeHandler, PodHandler
+from gangline.profile.registry import Catalog
+from gangline.queueing.units import Place, Unit
+from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock
+from gangline.testing import make_node, make_pod
+from gangline.testing.gang_stories import PROFILE
+
+ENABLED = "{name: GangPermit}, {name: TopologyPlacement}"
+MORE = "{name: GangPreemption}, {name: Reservation}, {name: Recovery}"
+NAME = "gangs"
+ENEMY = model.PodAffinityTerm("zone", model.LabelSelector({"app": "b"}))
+AVOIDS = model.Affinity(pod_anti_affinity=model.PodAffinity([ENEMY]))
+SHAPES: tuple[tuple[int, int, dict[str, Any]], ...] = (
+    (2, 2, {"cpu": 4}),
+    (2, 2, {"cpu": 1}),
+    (3, 2, {"cpu": 2, "labels": {"app": "b"}}),
+    (4, 4, {"cpu": 1, "priority": 5, "preemption_policy": "Never"}),
+    (2, 2, {"cpu": 1, "node_selector": {"zone": "x"}}),
+    (2, 2, {"gpus": 1}),
+    (2, 2, {"cpu": 1, "affinity": AVOIDS}),
+    (1, 1, {"cpu": 1}),
+)
+"""Members, how many of them are needed, and the pods."""
+NODES: tuple[dict[str, Any], ...] = (
+    {"cpu": 4, "labels": {"zone": "x"}},
+    {"cpu": 8, "gpus": 2, "labels": {"zone": "y"}},
+    {"cpu": 2, "gpus": 1, "labels": {"zone": "x"}, "taints": ["t:NoSchedule"]},
+)
+NAMES = st.sampled_from([f"n-{n}" for n in range(5)])
+STEPS = st.one_of(
+    st.tuples(st.just("gangs"), st.integers(0, len(SHAPES) - 1), st.integers(1, 4)),
+    st.tuples(st.just("node"), NAMES, st.integers(0, len(NODES) - 1)),
+    st.tuples(st.just("node_goes"), NAMES),
+    st.tuples(st.just("bound_goes"), st.integers(0, 40)),
+    st.tuples(st.just("waiting_goes"), st.integers(0, 40)),
+    st.tuples(st.just("needs"), st.integers(0, 40), st.integers(1, 4)),
+    st.tuples(st.just("labelled"), st.integers(0, 40)),
+    st.tuples(st.just("nominated"), st.integers(0, 40), NAMES),
+    st.tuples(st.sampled_from(["reload", "flush"])),
+)
+
+
+class Follower:
+    """A plugin that may help a gang, and does not say what that follows from."""
+
+    name = "Follower"
+    asked: list[str] = []  # noqa: RUF012  # the test looks at it
+
+    @hookimpl
+    def events_to_register(self) -> Sequence[EventHint]:
+        return ()
+
+    @hookimpl
+    def pod_group_post_filter(self, attempt: GroupAttempt) -> Status:
+        self.asked.append(attempt.group.name)
+        return unschedulable("")
+
+
+@dataclass
+class GangWorld:
+    """A scheduler that decides when it is told to; without `knows_kinds` it tries each unit that an event may help."""
+
+    knows_kinds: bool = True
+    more: str = MORE
+    plugins: tuple[Any, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.clock = VirtualClock()
+        self.waiting: dict[str, model.Pod] = {}
+        self.bound: dict[str, model.Pod] = {}
+        self.attempts = self.created = 0
+        self.config = load(PROFILE.replace(ENABLED, f"{ENABLED}, {self.more}" if self.more else ENABLED), "")
+        catalog = Catalog({each.name: each for each in self.plugins}, Catalog.discover()._entries)
+        client = SimulatedClient(InMemoryServer(self.clock))
+        self.scheduler = Scheduler(self.config, client, self.clock, catalog, Options(seed=1))
+        self.cluster = self.scheduler._cluster
+        self.handle, self.handle_node = PodHandler(self.cluster), NodeHandler(self.cluster)
+
+    def play(self, step: tuple[Any, ...], seconds: float = 15.0) -> None:
+        getattr(self, step[0])(*step[1:])
+        self.decide()
+        self.clock._elapsed += seconds
+        self.decide()
+
+    def decide(self) -> None:
+        queue = self.scheduler.queue
+        while (unit := queue.pop(self.clock.monotonic())) is not None or queue.has_active:
+            if unit is not None:
+                self.attempts += 1
+                self._decided(unit)
+
+    def _decided(self, unit: Unit) -> None:
+        outcome = self.outcome(unit)
+        if not isinstance(outcome, GroupDecision):
+            known = outcome if self.knows_kinds else msgspec.structs.replace(outcome, kind=None)
+            self.scheduler.outcomes.group_rejected(known, NAME)
+            return
+        self.scheduler.outcomes.group_finished(outcome, [SUCCESS for _ in outcome.members], bound=True)
+        for member in outcome.members:
+            pod = self.waiting.pop(member.pod.name)
+            pod.spec = msgspec.structs.replace(pod.spec, node_name=member.node)
+            self.bound[pod.metadata.name] = pod
+            self.handle.upsert(pod)
+
+    def outcome(self, unit: Unit) -> Any:
+        runtime, nominated = self.scheduler.runtimes[NAME], self.scheduler._cycles.nominated()
+        return decide_group(unit, runtime, self.cluster.cache, nominated, self.clock.monotonic())
+
+    def gangs(self, shape: int, number: int) -> None:
+        count, needed, pod = SHAPES[shape]
+        for _ in range(number):
+            self.created += 1
+            name = f"g-{self.created:03}"
+            note = {KOORDINATOR_GROUP: name, KOORDINATOR_MIN_AVAILABLE: str(needed)}
+            for member in range(count):
+                made = make_pod(f"{name}-{member}", annotations=note, scheduler_name=NAME, **pod)
+                self.waiting[made.metadata.name] = made
+                self.handle.upsert(made)
+
+    def node(self, name: str, shape: int) -> None:
+        self.handle_node.upsert(make_node(name, **NODES[shape]))
+
+    def node_goes(self, name: str) -> None:
+        for pod in [pod for pod in self.bound.values() if pod.spec.node_name == name]:
+            self._goes(self.bound, pod)
+        self.handle_node.remove("", name, "")
+
+    def bound_goes(self, number: int) -> None:
+        self._goes(self.bound, nth(self.bound, number))
+
+    def waiting_goes(self, number: int) -> None:
+        self._goes(self.waiting, nth(self.waiting, number))
+
+    def _goes(self, pods: dict[str, model.Pod], pod: model.Pod | None) -> None:
+        if pod is not None:
+            del pods[pod.metadata.name]
+            self.handle.remove("default", pod.metadata.name, pod.metadata.uid)
+
+    def needs(self, number: int, needed: int) -> None:
+        """The gang of a waiting pod needs so many members from now on."""
+        if (one := nth(self.waiting, number)) is not None:
+            gang = (one.metadata.annotations or {})[KOORDINATOR_GROUP]
+            for pod in [each for each in self.waiting.values() if gang in (each.metadata.annotations or {}).values()]:
+                note = {KOORDINATOR_GROUP: gang, KOORDINATOR_MIN_AVAILABLE: str(needed)}
+                pod.metadata = msgspec.structs.replace(pod.metadata, annotations=note)
+                self.handle.upsert(pod)
+
+    def labelled(self, number: int) -> None:
+        if (pod := nth(self.waiting, number)) is not None:
+            pod.metadata = msgspec.structs.replace(pod.metadata, labels={"app": "ab"[number % 2]})
+            self.handle.upsert(pod)
+
+    def nominated(self, number: int, node: str) -> None:
+        if (pod := nth(self.waiting, number)) is not None:
+            pod.status = msgspec.structs.replace(pod.status, nominated_node_name=node)
+            self.handle.upsert(pod)
+
+    def reload(self) -> None:
+        self.scheduler.use(self.config)
+
+    def flush(self) -> None:
+        self.clock._elapsed += 301.0
+
+    def settle(self) -> None:
+        """All backoffs end, and nobody has waited for five minutes."""
+        for _ in range(3):
+            self.clock._elapsed += 15.0
+            self.decide()
+
+    def places(self) -> dict[str, str]:
+        return {name: pod.spec.node_name for name, pod in self.bound.items()}
+
+    def overlooked(self) -> list[str]:
+        """A gang that would fit now."""
+        for unit in self.scheduler.queue:
+            if unit.place is Place.UNSCHEDULABLE and isinstance(self.outcome(unit), GroupDecision):
+                return [unit.group]
+        return []
+
+
+def nth(pods: dict[str, model.Pod], number: int) -> model.Pod | None:
+    return list(pods.values())[number % len(pods)] if pods else None
+
+
+def full(**world: Any) -> GangWorld:
+    """Eight nodes of one gang of eight, and twenty gangs of one kind that wait."""
+    made = GangWorld(**world)
+    for number in range(2):
+        made.node(f"n-{number}", 0)
+    made.play(("gangs", 0, 21))
+    made.settle()
+    return made
+
+
+@pytest.mark.parametrize("more", ["", MORE], ids=["plain", "with helping plugins"])
+@given(st.lists(STEPS, min_size=5, max_size=25))
+def test_the_same_gangs_start_as_if_each_was_tried(more: str, steps: list[tuple[Any, ...]]) -> None:
+    worlds = [GangWorld(knows_kinds, more) for knows_kinds in (True, False)]
+    for world in worlds:
+        for step in steps:
+            world.play(step)
+        world.settle()
+    kinds, each = worlds
+
+    assert kinds.places() == each.places()
+    assert kinds.attempts <= each.attempts
+    assert kinds.overlooked() == []
+
+
+@given(st.lists(st.tuples(STEPS, st.sampled_from([0.0, 0.3, 2.0, 15.0])), min_size=5, max_size=25))
+def test_no_gang_waits_that_would_fit(played: list[tuple[tuple[Any, ...], float]]) -> None:
+    world = GangWorld()
+    for step, pause in played:
+        world.play(step, pause)
+    world.settle()
+
+    assert world.overlooked() == []
+    assert sum(world.scheduler.queue.counts().values()) == len(world.waiting)
+
+
+def test_of_many_gangs_alike_one_is_tried_when_there_is_too_little_room() -> None:
+    world = full()
+    before = world.attempts
+
+    world.play(("bound_goes", 0))  # one of the two nodes that a gang needs
+
+    assert world.attempts == before + 1 and len(world.bound) == 1
+
+
+def test_of_many_gangs_alike_those_start_for_which_there_is_room() -> None:
+    world = full()
+    before = world.attempts
+    for number in (2, 3, 4, 5):
+        world.node(f"n-{number}", 0)
+    world.decide()
+
+    assert len(world.bound) == 6 and world.attempts == before + 3
+
+
+def test_a_gang_that_needs_fewer_members_now_starts_though_others_of_its_kind_come_before() -> None:
+    world = full()
+    world.play(("bound_goes", 0))
+
+    world.play(("needs", len(world.waiting) - 1, 1))
+
+    assert [name for name in world.bound if name.startswith("g-021")] == ["g-021-0"]
+
+
+def test_a_plugin_that_promises_nothing_is_asked_about_each_gang() -> None:
+    Follower.asked = []
+    world = full(more="{name: Follower}", plugins=(Follower,))
+    Follower.asked.clear()
+
+    world.play(("bound_goes", 0))
+
+    assert len(set(Follower.asked)) == 20
+
+
+def test_gangs_wait_alone_while_pods_are_known_to_end() -> None:
+    world = full()
+    world.handle.upsert(make_pod("ending", node="n-0", active_deadline_seconds=600))
+    before = world.attempts
+
+    world.play(("bound_goes", 0))
+
+    assert world.attempts >= before + 20
