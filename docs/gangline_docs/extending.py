@@ -6,6 +6,8 @@ import inspect
 import types
 from collections.abc import Iterator
 
+import msgspec
+
 import gangline
 from gangline import public
 from gangline.api import hookspecs
@@ -28,7 +30,7 @@ def render() -> str:
         "The tutorial is under [writing a plugin](../writing-a-plugin.md). " + prose(_contract()),
         "## Extension points",
         *(_hook(name, each) for name, each in hooks().items()),
-        "## What a plugin imports\n\n" + table(("Name", "What it is"), _api()),
+        "## What a plugin imports\n\n" + table(("Name", "What it is"), _api()) + "\n\n" + _structs(),
         *members.render(),
     )
 
@@ -53,3 +55,13 @@ def _api() -> Iterator[tuple[str, str]]:
         documented = inspect.isclass(thing) or inspect.isfunction(thing) or inspect.ismodule(thing)
         doc = (inspect.getdoc(thing) or "") if documented else constant_doc(public, name)
         yield code(name), prose(doc.partition("\n\n")[0])
+
+
+def _structs() -> str:
+    """How to make a changed copy of a value, which differs between structs and dataclasses."""
+    exported = {name: getattr(gangline, name) for name in gangline.__all__}
+    found = [name for name, each in exported.items() if isinstance(each, type) and issubclass(each, msgspec.Struct)]
+    return (
+        f"A changed copy of {', '.join(map(code, found))} or an object of `model` is made by "
+        "`msgspec.structs.replace`, because these are structs; of a dataclass by `dataclasses.replace`."
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import tomllib
 import types
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from msgspec import inspect
 from prometheus_client import CollectorRegistry
@@ -220,3 +222,14 @@ def test_members_say_their_types_and_units() -> None:
 
     assert "`allocatable(resource: str) -> Int64Column`" in text and "milli-CPU, bytes or whole devices" in text
     assert "run_filter(plugin: type[Any], pod: model.Pod" in text
+
+
+def test_the_page_says_how_a_changed_copy_of_a_value_is_made() -> None:
+    page = written(extending.render)
+    (said,) = (line for line in page.splitlines() if "`msgspec.structs.replace`" in line)
+    structs, others = said.split("`msgspec.structs.replace`")
+
+    assert "`Status`" in structs and "`PodInfo`" in structs and "`Placement`" not in structs
+    assert "`dataclasses.replace`" in others
+    assert msgspec.structs.replace(gangline.unschedulable("full"), plugin="Mine").plugin == "Mine"
+    assert dataclasses.replace(gangline.Placement("a", np.arange(2)), name="b").name == "b"

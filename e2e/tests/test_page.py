@@ -12,6 +12,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from gangline.remedies import Remedies, Remedy, RemedyCost, RemedyKind
+from gangline.testing import make_pod
 from gangline_e2e.browser import PATIENCE, Browser, first_picture, hindrances, view, work_of_frames
 from gangline_e2e.scenes import busy, small
 from gangline_e2e.shown import MadeUp, Stranger
@@ -271,6 +272,20 @@ async def test_who_may_see_no_namespace_is_told_what_is_left_out(browser: Browse
         await view(page, "Nodes")
         await expect(page.locator("#nodes tbody tr").first).to_contain_text("another namespace")
         assert await hindrances(page) == []
+
+
+async def test_own_pods_in_flight_do_not_hide_how_many_others_wait(browser: Browser) -> None:
+    class Neighbour(Stranger):
+        async def may_list_pods(self, namespace: str) -> bool:
+            return namespace == "own"
+
+    shown, now = small(), 0.0
+    shown.queue.add(shown.cache.record(make_pod("mine", gpus=8, namespace="own")), now)
+    assert shown.queue.pop(now) is not None
+    async with shown.served(Neighbour()) as url, browser.open(url) as page:
+        await view(page, "Queue")
+        await expect(page.locator("#queue tbody tr")).to_contain_text("in flight")
+        await expect(page.locator("#queue .note")).to_contain_text("1 pod waits that is not listed")
 
 
 async def test_without_an_answer_about_rights_the_map_is_empty_and_the_reason_is_said(browser: Browser) -> None:

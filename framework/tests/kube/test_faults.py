@@ -32,5 +32,5 @@ def test_what_a_status_asks_for_is_bounded_too(seconds: int, expected: float) ->
     assert from_answer(429, "Too Many Requests", None, body).retry_after == expected
 
 
-def test_an_error_without_words_is_named_by_its_type():
+def test_an_error_without_words_is_named_by_its_type() -> None:
     assert from_exception(ConnectionResetError(), "GET /api").message == "GET /api: ConnectionResetError"

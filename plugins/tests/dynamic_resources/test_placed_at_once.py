@@ -162,8 +162,8 @@ def test_a_round_of_independent_pods_is_one_step(order: Order) -> None:
     calls = []
     each = members.ledger.devices.allocate_each
 
-    def counted(*args: Any) -> Any:
-        calls.append(each(*args))
+    def counted(*args: Any, **options: Any) -> Any:
+        calls.append(each(*args, **options))
         return calls[-1]
 
     members.ledger.devices.allocate_each = counted  # type: ignore[method-assign]  # the ledger's own, to see the calls

@@ -125,7 +125,8 @@ export class Lists {
   #queue(chosen) {
     const { model } = this;
     const units = [...model.units.values()].filter((unit) => !chosen?.workloads || chosen.workloads.has(unit.workload));
-    const missing = chosen?.workloads ? 0 : model.totals().waiting - units.reduce((sum, unit) => sum + unit.pods, 0);
+    const listed = units.filter((unit) => model.counts.has(unit.place)); // units in flight are listed, and not counted
+    const missing = chosen?.workloads ? 0 : model.totals().waiting - listed.reduce((sum, unit) => sum + unit.pods, 0);
     units.sort((a, b) => a.since - b.since || (a.key < b.key ? -1 : 1));
     this.queue.show(units, (unit) => [
       this.#workload(unit.workload), unit.pods, unit.gpus, ago(unit.since, model.now()), unit.place, unit.attempts,
