@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gangline import PodInfo, custom_resources, model, resources
@@ -194,6 +194,15 @@ class Played:
 
 
 @given(st.lists(steps, max_size=25))
+@example([
+    ("claim", "s", 0, 1),
+    ("end", "p", 0, 0),
+    ("gpu", "r", 1, 1),
+    ("begin", "p", 0, 0),
+    ("gpu", "s", 1, 1),
+    ("remove", "r", 0, 0),
+    ("remove", "s", 0, 0),
+])  # put back first, `s` took the GPU that `r` has
 def test_both_sides_see_what_the_other_has(history: list[tuple[str, str, int, int]]) -> None:
     played = Played()
     for each in history:
