@@ -90,6 +90,18 @@ steps = st.lists(
     ("unplace", "first", 0),
     ("unplace", "any", 0),
 ])  # put back first, `any` took the device that `first` needs
+@example([
+    ("place", "two", 0),
+    ("place", "sharing", 0),
+    ("begin", "", 0),
+    ("place", "also-sharing", 1),
+])  # `sharing` kept the devices that the other pod had got for the claim of both
+@example([
+    ("unplace", "bound", 0),
+    ("place", "sharing-settled", 0),
+    ("begin", "", 0),
+    ("place", "bound", 0),
+])  # `sharing-settled` had other devices for the claim while `bound` was away
 def test_what_steps_have_changed_is_as_before_when_they_are_undone(history: list[Step]) -> None:
     world = World()
     blocks: list[tuple[Any, Any]] = []
