@@ -198,23 +198,27 @@ class Played:
 
 
 @given(st.lists(steps, max_size=25))
-@example([
-    ("claim", "s", 0, 1),
-    ("end", "p", 0, 0),
-    ("gpu", "r", 1, 1),
-    ("begin", "p", 0, 0),
-    ("gpu", "s", 1, 1),
-    ("remove", "r", 0, 0),
-    ("remove", "s", 0, 0),
-])  # put back first, `s` took the GPU that `r` has
-@example([
-    ("gpu", "q", 0, 1),
-    ("gpu", "r", 0, 1),
-    ("begin", "p", 0, 0),
-    ("remove", "q", 0, 0),
-    ("remove", "r", 0, 0),
-    ("gpu", "r", 1, 1),
-])  # after it was on another node, `r` took the GPU that `q` has
+@example(
+    [
+        ("claim", "s", 0, 1),
+        ("end", "p", 0, 0),
+        ("gpu", "r", 1, 1),
+        ("begin", "p", 0, 0),
+        ("gpu", "s", 1, 1),
+        ("remove", "r", 0, 0),
+        ("remove", "s", 0, 0),
+    ]
+)  # put back first, `s` took the GPU that `r` has
+@example(
+    [
+        ("gpu", "q", 0, 1),
+        ("gpu", "r", 0, 1),
+        ("begin", "p", 0, 0),
+        ("remove", "q", 0, 0),
+        ("remove", "r", 0, 0),
+        ("gpu", "r", 1, 1),
+    ]
+)  # after it was on another node, `r` took the GPU that `q` has
 def test_both_sides_see_what_the_other_has(history: list[tuple[str, str, int, int]]) -> None:
     played = Played()
     for each in history:

@@ -262,17 +262,17 @@ class Ledger(KnownClaims):
         if own:
             self._guess(pod, own, row, is_final=True)
         for claim, guess in zip(own, before, strict=True):
-            entry = self._entries[claim.metadata.uid]
-            entry.guess = entry.guess or guess
+            self._entries[claim.metadata.uid].guess = self._entries[claim.metadata.uid].guess or guess
             self._settle(claim.metadata.uid)
 
     def _solve_soon(self, pod: PodInfo, claims: Claims, row: int) -> tuple[Allocation, ...] | None:
         """As `solve`. During a look ahead, devices that are free already are tried first.
 
-        If more than _FEW_ENDING claims are about to come free, that first try is left out, because it would take long.
+        That is left out if more than _FEW_ENDING claims are about to come free, because that would take long, or if one
+        of them has got other devices, because these would not count as taken.
         """
         found = None
-        if 0 < len(self._ending) <= _FEW_ENDING:
+        if 0 < len(self._ending) <= _FEW_ENDING and not self.have_other_devices(self._ending):
             self.foresee(False)
             try:
                 found = self.solve(pod, claims, row)

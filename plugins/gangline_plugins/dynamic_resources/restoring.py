@@ -24,8 +24,8 @@ class Restoring:
             self._state.after_undo(partial(self._restore, had))
 
     def guessed(self, uid: str) -> None:
-        """A step has made a guess for a claim. If other pods use the claim, they keep the guess when the pod of this step
-        is taken off, but not when the step is undone.
+        """A step has made a guess for a claim. Other pods that use the claim keep the guess when the pod of the step is
+        taken off, but not when the step is undone.
         """
         if len(self._entries[uid].consumers) > 1:
             self._state.after_undo(partial(self._restore, [(uid, None)]))

@@ -83,25 +83,31 @@ steps = st.lists(
 
 
 @given(steps)
-@example([
-    ("place", "first", 1),
-    ("place", "any", 1),
-    ("begin", "", 0),
-    ("unplace", "first", 0),
-    ("unplace", "any", 0),
-])  # put back first, `any` took the device that `first` needs
-@example([
-    ("place", "two", 0),
-    ("place", "sharing", 0),
-    ("begin", "", 0),
-    ("place", "also-sharing", 1),
-])  # `sharing` kept the devices that the other pod had got for the claim of both
-@example([
-    ("unplace", "bound", 0),
-    ("place", "sharing-settled", 0),
-    ("begin", "", 0),
-    ("place", "bound", 0),
-])  # `sharing-settled` had other devices for the claim while `bound` was away
+@example(
+    [
+        ("place", "first", 1),
+        ("place", "any", 1),
+        ("begin", "", 0),
+        ("unplace", "first", 0),
+        ("unplace", "any", 0),
+    ]
+)  # put back first, `any` took the device that `first` needs
+@example(
+    [
+        ("place", "two", 0),
+        ("place", "sharing", 0),
+        ("begin", "", 0),
+        ("place", "also-sharing", 1),
+    ]
+)  # `sharing` kept the devices that the other pod had got for the claim of both
+@example(
+    [
+        ("unplace", "bound", 0),
+        ("place", "sharing-settled", 0),
+        ("begin", "", 0),
+        ("place", "bound", 0),
+    ]
+)  # `sharing-settled` had other devices for the claim while `bound` was away
 def test_what_steps_have_changed_is_as_before_when_they_are_undone(history: list[Step]) -> None:
     world = World()
     blocks: list[tuple[Any, Any]] = []
@@ -133,3 +139,19 @@ def test_what_steps_have_changed_is_as_before_when_they_are_undone(history: list
     while blocks:
         end()
     assert not any(pod.row >= 0 for name, pod in world.pods.items() if name != "bound")
+
+
+def test_devices_of_an_ending_claim_stay_taken_while_a_look_ahead_tries_the_free_devices_first() -> None:
+    world = World()
+    ending = make_pod("bound", resource_claims=[model.PodResourceClaim("settled", "settled")], node="n0")
+    ending.metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
+    world.cache.upsert_pod(world.cache.record(ending))
+
+    with world.cache.foreseen(), world.cache.transaction() as tx:
+        tx.place(world.pods["sharing-settled"], 0)
+        given = world.ledger.allocation("uid-settled")
+        tx.place(world.pods["any"], 0)
+
+        assert given is not None and world.ledger.allocation("uid-settled") is given
+        other = world.ledger.allocation("uid-own-any")
+        assert other is not None and other.devices.results[0].device != given.devices.results[0].device
