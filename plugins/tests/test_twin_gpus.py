@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gangline import PodInfo, custom_resources, model, resources
@@ -128,17 +128,17 @@ class Played:
         """How many GPUs each pod asks for."""
         self.had: dict[str, tuple[int, int]] = {}
         """By pod on a node: row and number of GPUs."""
-        self.blocks: list[tuple[Any, dict[str, tuple[int, int]], object]] = []
+        self.blocks: list[tuple[Any, dict[str, tuple[int, int]], object, dict[str, tuple[int, ...]]]] = []
 
     def step(self, kind: str, name: str, row: int, count: int) -> None:
         cache = self.world.cache
         if kind == "begin":
-            self.blocks.append((cache.transaction(), dict(self.had), self.world.facts()))
+            self.blocks.append((cache.transaction(), dict(self.had), self.world.facts(), self.gpus()))
             self.blocks[-1][0].__enter__()
         elif kind == "end":
             self.end()
         elif kind == "commit" and self.blocks:
-            block, _, _ = self.blocks.pop()
+            block = self.blocks.pop()[0]
             block.commit()
             block.__exit__(None, None, None)
         elif kind in ("report", "slice"):
@@ -170,13 +170,17 @@ class Played:
 
     def end(self) -> None:
         if self.blocks:
-            block, had, facts = self.blocks.pop()
+            block, had, facts, gpus = self.blocks.pop()
             block.__exit__(None, None, None)
             self.had = had
             claims = {name for name in had}
+            assert self.gpus() == {name: gpus.get(name, ()) for name in self.pods}
             after = self.world.facts()
             assert after[:2] == facts[:2]  # type: ignore[index]
             assert all(self.world.had(name) == facts[2].get(name, []) for name in claims)  # type: ignore[index]
+
+    def gpus(self) -> dict[str, tuple[int, ...]]:
+        return {name: self.world.gpus(pod) for name, pod in self.pods.items()}
 
     def free(self, row: int) -> int:
         return GPUS - sum(count for at, count in self.had.values() if at == row)
@@ -194,6 +198,27 @@ class Played:
 
 
 @given(st.lists(steps, max_size=25))
+@example(
+    [
+        ("claim", "s", 0, 1),
+        ("end", "p", 0, 0),
+        ("gpu", "r", 1, 1),
+        ("begin", "p", 0, 0),
+        ("gpu", "s", 1, 1),
+        ("remove", "r", 0, 0),
+        ("remove", "s", 0, 0),
+    ]
+)  # put back first, `s` took the GPU that `r` has
+@example(
+    [
+        ("gpu", "q", 0, 1),
+        ("gpu", "r", 0, 1),
+        ("begin", "p", 0, 0),
+        ("remove", "q", 0, 0),
+        ("remove", "r", 0, 0),
+        ("gpu", "r", 1, 1),
+    ]
+)  # after it was on another node, `r` took the GPU that `q` has
 def test_both_sides_see_what_the_other_has(history: list[tuple[str, str, int, int]]) -> None:
     played = Played()
     for each in history:

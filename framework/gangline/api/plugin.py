@@ -129,6 +129,18 @@ class State(Protocol):
         """
         ...
 
+    @property
+    def is_undoing(self) -> bool:
+        """Whether a step of a transaction is being undone: a tracker that is told of a pod now is to be as it was."""
+        ...
+
+    def after_undo(self, restore: Callable[[], None]) -> None:
+        """For a tracker that is told of a step in a transaction: call `restore` when that step has been undone.
+
+        Then all is as it was before the step, or is about to be restored: other functions may be called later. While
+        steps are undone, and outside of transactions, the call does nothing.
+        """
+
     def foreseen(self) -> AbstractContextManager[bool]:
         """In this block trackers count as done what will follow from pods that have ended or are ending.
 

@@ -199,6 +199,15 @@ class Cache:
         """Whether a step of an open transaction has taken a pod off that is bound or assumed."""
         return uid in self._undo.lifted and uid in self._pods
 
+    @property
+    def is_undoing(self) -> bool:
+        """Whether a step of a transaction is being undone."""
+        return self._undo.is_undoing
+
+    def after_undo(self, restore: Callable[[], None]) -> None:
+        """See `State.after_undo`."""
+        self._undo.after_undo(restore)
+
     @contextmanager
     def foreseen(self) -> Iterator[bool]:
         """See `State.foreseen`: trackers count as done what will follow from pods that have ended or are ending."""

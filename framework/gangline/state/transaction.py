@@ -8,6 +8,8 @@ Rules:
 - Every hypothetical step is made in a transaction, and nothing awaits inside one.
 - Leaving the block without `commit` undoes every step, in reverse order. Transactions can be nested.
 - A pod that a step takes off is *lifted* until it is put back. So a tracker can tell a trial from a real removal.
+- A tracker that cannot tell from the undone steps how things were registers a function that restores them; see
+  `UndoLog.after_undo`.
 - An outermost block can step aside: its pods are taken off the columns until it comes back, and other code may change
   the columns meanwhile.
 """
@@ -40,13 +42,32 @@ class Placer(Protocol):
 class UndoLog:
     """The steps taken since the outermost transaction began."""
 
-    __slots__ = ("depth", "lifted", "steps")
+    __slots__ = ("depth", "is_undoing", "lifted", "steps")
 
     def __init__(self) -> None:
         self.steps: list[Callable[[], None]] = []
         self.lifted: set[str] = set()
         """The UIDs of the pods that steps have taken off, and have not put back."""
         self.depth = 0
+        self.is_undoing = False
+        """Whether a step is being undone."""
+
+    def after_undo(self, restore: Callable[[], None]) -> None:
+        """Call `restore` when the step that is being made has been undone; outside of a step, do nothing."""
+        if self.depth and not self.is_undoing:
+            self.steps.append(_Restore(restore))
+
+
+class _Restore:
+    """Lets a tracker restore what the undone step before has not; see `UndoLog.after_undo`."""
+
+    __slots__ = ("_restore",)
+
+    def __init__(self, restore: Callable[[], None]) -> None:
+        self._restore = restore
+
+    def __call__(self) -> None:
+        self._restore()
 
 
 class _Placed:
@@ -176,7 +197,7 @@ class Transaction:
                 placed.append((step.pod, step.pod.row))
             elif isinstance(step, _PlacedAll):
                 placed += [(pod, pod.row) for pod in step.pods]
-        is_all = all(isinstance(step, _Placed | _PlacedAll) for step in steps)
+        is_all = all(isinstance(step, _Placed | _PlacedAll | _Restore) for step in steps)
         if self._aside or self._log.depth != 1 or not is_all:
             raise ValueError("only an outermost block that has placed pods, and has done nothing else, can step aside")
         self.rollback()
@@ -205,9 +226,13 @@ class Transaction:
 
     def undo_to(self, mark: int) -> None:
         """Undo the steps since a mark of this block; the block can go on."""
-        steps = self._log.steps
-        while len(steps) > mark:
-            steps.pop()()
+        log = self._log
+        log.is_undoing = True
+        try:
+            while len(log.steps) > mark:
+                log.steps.pop()()
+        finally:
+            log.is_undoing = False
 
     def commit(self) -> None:
         """Keep the steps; an outer transaction can still undo them."""

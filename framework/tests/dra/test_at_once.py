@@ -60,7 +60,10 @@ def worlds(seed: int) -> tuple[World, World]:
     made = World(), World()
     for world in made:
         random = Random(seed)
-        for name in NODES + random.choice(["", "", "", "y", "z"]):
+        kinds = [random.getrandbits(32) for _ in range(random.randint(1, 3))]
+        for name in NODES:
+            world.publish(Random(random.choice(kinds)), name)  # equal nodes have one solution
+        for name in random.choice(["", "", "", "y", "z"]):
             world.publish(random, name)
     return made
 

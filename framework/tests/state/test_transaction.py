@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
@@ -339,3 +340,66 @@ def test_pods_cannot_be_placed_at_once_where_one_could_not_be(rows: list[int]) -
         tx.place_all(pods, rows)
 
     assert not any(cache.nodes.pods_on)
+
+
+class _Counts:
+    """Gives each pod the next number; a number that a step has taken away comes back when the step is undone."""
+
+    def __init__(self, state: Cache) -> None:
+        self.state = state
+        self.next = 0
+        self.numbers: dict[str, int] = {}
+
+    def add(self, pod: PodInfo, row: int) -> None:
+        if not self.state.is_undoing:
+            self.numbers[pod.uid] = self.next
+            self.next += 1
+            self.state.after_undo(self.count_back)
+
+    def count_back(self) -> None:
+        self.next -= 1
+
+    def remove(self, pod: PodInfo, row: int) -> None:
+        number = self.numbers.pop(pod.uid)
+        self.state.after_undo(partial(self.numbers.__setitem__, pod.uid, number))
+
+
+def test_a_tracker_can_restore_what_undone_steps_do_not_tell() -> None:
+    cache = cluster([make_node("a"), make_node("b")])
+    tracker = cache.tracker(_Counts, cache)
+    pods = [cache.record(make_pod(name)) for name in "pq"]
+
+    with cache.transaction() as outer:
+        outer.place(pods[0], 0)
+        outer.place(pods[1], 0)
+        before = dict(tracker.numbers)
+        with cache.transaction() as inner:
+            inner.unplace(pods[0])
+            inner.unplace(pods[1])
+            inner.place(pods[0], 1)
+        assert tracker.numbers == before and tracker.next == 2
+
+    assert not tracker.numbers and not tracker.next and not cache.is_undoing
+
+
+def test_outside_of_a_transaction_nothing_is_kept_to_be_restored() -> None:
+    cache = cluster([make_node("a")])
+    tracker = cache.tracker(_Counts, cache)
+    cache.upsert_pod(cache.record(make_pod("p", node="a")))
+
+    with cache.transaction() as tx:
+        tx.place(cache.record(make_pod("q")), 0)
+
+    assert tracker.next == 1
+
+
+def test_a_block_in_which_a_tracker_restores_something_can_step_aside() -> None:
+    cache = cluster([make_node("a")])
+    tracker = cache.tracker(_Counts, cache)
+    pod = cache.record(make_pod("p"))
+
+    with cache.transaction() as tx:
+        tx.place(pod, 0)
+        assert tx.step_aside() == [(pod, 0)]
+        assert not tracker.next
+        tx.come_back()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 
 from gangline import model
 from gangline_plugins.dynamic_resources.claims import Claims
@@ -47,6 +48,11 @@ class KnownClaims:
         """Whether a claim certainly has fewer than `most` consumers; quicker than to count them."""
         entry = self._entries.get(uid)
         return entry is None or len(entry.consumers) + len(entry.reserved) < most
+
+    def have_other_devices(self, uids: Iterable[str]) -> bool:
+        """Whether one of these claims counts as free and has got other devices by a guess."""
+        entries = [self._entries[uid] for uid in uids if uid in self._entries]
+        return any([entry.is_free and entry.guess is not None for entry in entries])
 
     def is_leaving(self, uid: str) -> bool:
         """Whether this process is taking back what it wrote to the claim."""

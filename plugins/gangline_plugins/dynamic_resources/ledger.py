@@ -32,6 +32,7 @@ from gangline_plugins.dynamic_resources.narrowing import Narrowings
 from gangline_plugins.dynamic_resources.offering import Offering
 from gangline_plugins.dynamic_resources.orders import AllocationOrders, Order
 from gangline_plugins.dynamic_resources.referring import References
+from gangline_plugins.dynamic_resources.restoring import Restoring
 from gangline_plugins.dynamic_resources.written import Written
 from gangline_plugins.extended_resources import ExtendedResources
 from gangline_plugins.twin_gpus import TwinGpus
@@ -52,6 +53,7 @@ class Ledger(KnownClaims):
         self.levels = PriorityLevels()
         """The priorities of the pods with claims on each row."""
         self._endings = Endings(state)
+        self._restoring = Restoring(state, self._entries, self._settle)
         self._free: set[str] = set()
         """The UIDs of the claims whose devices count as given back on trial."""
         self.concessions = Concessions()
@@ -106,6 +108,8 @@ class Ledger(KnownClaims):
 
     def _add(self, pod: PodInfo, row: int) -> None:
         lifted = self._endings.lifted.pop(pod.uid, None)
+        if lifted is not None:
+            self._restoring.before_step(self._endings.claims_of(pod.uid).union(lifted[1]))
         if lifted is not None and lifted[0] == row:
             self._endings.placed(pod)
             self._put_back(pod, lifted[1])
@@ -128,7 +132,7 @@ class Ledger(KnownClaims):
                 entry.guessing.add(uid)
             if self._free:
                 self._settle(claim.metadata.uid)
-        return claims if is_trial else []
+        return claims if is_trial and not self._state.is_undoing else []  # undone steps get their guesses back
 
     def _guess_lacking(self, pod: PodInfo, claims: Claims, row: int) -> None:
         lacking = [claim for claim in claims if self._entries[claim.metadata.uid].allocation is None]
@@ -140,6 +144,7 @@ class Ledger(KnownClaims):
         if pod.uid in self._pods:
             self.levels.remove(pod, row)
             self.devices.changes.note(row)
+            self._restoring.before_step(self._pods[pod.uid])
         if self._state.is_lifted(pod.uid):
             self._lift(pod, row)
             return
@@ -219,6 +224,7 @@ class Ledger(KnownClaims):
             found = self._solve_soon(pod, wanted, row)
         for claim, allocation in zip(claims, found or (), strict=bool(found)):
             self._entries[claim.metadata.uid].guess = allocation
+            self._restoring.guessed(claim.metadata.uid)
             self._settle(claim.metadata.uid)
 
     def _guess_each(self, pods: Sequence[PodInfo], claims: Sequence[Claims], rows: Sequence[int]) -> bool:
@@ -226,7 +232,8 @@ class Ledger(KnownClaims):
         if self.guests.nominated() or self.concessions.are_some or self.narrowings.are_some:
             return False
         uids = [claim.metadata.uid for each in claims for claim in each]
-        are_free = all([self._entries[uid].allocation is None for uid in uids])
+        entries = [self._entries[uid] for uid in uids]
+        are_free = all([each.allocation is None and len(each.consumers) == 1 for each in entries])
         if not all(claims) or not are_free or len(set(uids)) < len(uids) or len(set(rows)) < len(rows):
             return False
         try:
@@ -239,8 +246,7 @@ class Ledger(KnownClaims):
         guesses = [guess for each in found or () for guess in each]
         if found is None or (self.twins is not None and self.twins.concern(devices_of(*guesses))):
             return False
-        for uid, guess in zip(uids, guesses, strict=True):
-            entry = self._entries[uid]
+        for entry, guess in zip(entries, guesses, strict=True):
             entry.guess = entry.taken = guess
             entry.turn = next(self._turns)
         self.devices.take_all(dict(zip(uids, guesses, strict=True)))
@@ -256,17 +262,17 @@ class Ledger(KnownClaims):
         if own:
             self._guess(pod, own, row, is_final=True)
         for claim, guess in zip(own, before, strict=True):
-            entry = self._entries[claim.metadata.uid]
-            entry.guess = entry.guess or guess
+            self._entries[claim.metadata.uid].guess = self._entries[claim.metadata.uid].guess or guess
             self._settle(claim.metadata.uid)
 
     def _solve_soon(self, pod: PodInfo, claims: Claims, row: int) -> tuple[Allocation, ...] | None:
         """As `solve`. During a look ahead, devices that are free already are tried first.
 
-        If more than _FEW_ENDING claims are about to come free, that first try is left out, because it would take long.
+        That is left out if more than _FEW_ENDING claims are about to come free, because that would take long, or if one
+        of them has got other devices, because these would not count as taken.
         """
         found = None
-        if 0 < len(self._ending) <= _FEW_ENDING:
+        if 0 < len(self._ending) <= _FEW_ENDING and not self.have_other_devices(self._ending):
             self.foresee(False)
             try:
                 found = self.solve(pod, claims, row)
@@ -345,9 +351,7 @@ class Ledger(KnownClaims):
         """
         if self.concessions.are_made_by(pod):
             self._improve(pod, claims, row)
-        lacking = [claim for claim in claims if self._entries[claim.metadata.uid].allocation is None]
-        if lacking:
-            self._guess(pod, lacking, row)
+        self._guess_lacking(pod, claims, row)
         chosen = self.chosen(claims)
         if chosen is not None:
             self.make_firm(pod, chosen)

@@ -23,6 +23,7 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -42,7 +43,7 @@ from gangline_plugins.gpu.making_way import MakingWay
 from gangline_plugins.gpu.node_devices import NodeDevices
 from gangline_plugins.gpu.node_reports import NodeReports
 from gangline_plugins.gpu.publishing import Publisher
-from gangline_plugins.gpu.taken_off import OTHER, REMEMBERED, Before
+from gangline_plugins.gpu.taken_off import OTHER, REMEMBERED, Before, remember
 from gangline_plugins.gpu.wants import Want, WantProblem, Wants, plain_want
 from gangline_plugins.twin_gpus import TwinGpus
 
@@ -266,6 +267,8 @@ class DeviceTable:
     def _count(self, pod: PodInfo, row: int) -> NodeDevices | None:
         """Count the devices of a pod that is on row now; returns the node if other devices are in use there now."""
         before = self._before.get(pod.uid)
+        if before is not None:  # when this step is undone, what the pod has now takes its place
+            self._state.after_undo(partial(remember, self._before, pod.uid, before))
         if before is not None and before.row == row and before.pod() is pod and before.state == self.node_at(row).state:
             return self._put_back(pod, before)
         text = pod.annotations.get(custom_resources.ALLOCATED)
@@ -295,9 +298,7 @@ class DeviceTable:
         guesses = self._making_way.leave(pod.uid, node)
         released = self._release(pod.uid, node)
         self._making_way.put_back(guesses, node)
-        self._before[pod.uid] = Before(weakref.ref(pod), row, released, node.state, bool(guesses))
-        if len(self._before) > REMEMBERED:
-            self._before.popitem(last=False)
+        remember(self._before, pod.uid, Before(weakref.ref(pod), row, released, node.state, bool(guesses)))
         if released is not None:
             self._publisher.taken(row, node)
 
