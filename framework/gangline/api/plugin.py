@@ -134,11 +134,12 @@ class State(Protocol):
         """Whether a step of a transaction is being undone: a tracker that is told of a pod now is to be as it was."""
         ...
 
-    def after_undo(self, restore: Callable[[], None]) -> None:
+    def after_undo(self, tracker: object, restore: Callable[[], None]) -> None:
         """For a tracker that is told of a step in a transaction: call `restore` when that step has been undone.
 
         Then all is as it was before the step, or is about to be restored: other functions may be called later. While
-        steps are undone, and outside of transactions, the call does nothing.
+        steps are undone, and outside of transactions, the call does nothing. If `restore` raises, the tracker counts as
+        out of step, as if it had raised itself.
         """
 
     def foreseen(self) -> AbstractContextManager[bool]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -204,9 +205,9 @@ class Cache:
         """Whether a step of a transaction is being undone."""
         return self._undo.is_undoing
 
-    def after_undo(self, restore: Callable[[], None]) -> None:
+    def after_undo(self, tracker: object, restore: Callable[[], None]) -> None:
         """See `State.after_undo`."""
-        self._undo.after_undo(restore)
+        self._undo.after_undo(partial(self.trackers.restore, tracker, restore))
 
     @contextmanager
     def foreseen(self) -> Iterator[bool]:

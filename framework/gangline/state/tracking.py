@@ -203,13 +203,25 @@ class Trackers:
                     self._out_of_step(foresee, error)
         return changed
 
+    def restore(self, tracker: object, restore: Callable[[], None]) -> None:
+        """A step has been undone: let a tracker restore what it had before; see `State.after_undo`."""
+        try:
+            restore()
+        except BaseException as error:  # a plugin may raise anything, and the other steps are to be undone, too
+            self._note(tracker, error)
+
     def _owner(self, call: Callable[..., object]) -> _Tracked:
-        owner = getattr(call, "__self__", None)
-        return self._tracked.get(id(owner)) or _Tracked(owner)  # type: ignore[arg-type]  # for its name alone
+        return self._known(getattr(call, "__self__", None))
+
+    def _known(self, tracker: object) -> _Tracked:
+        return self._tracked.get(id(tracker)) or _Tracked(tracker)  # type: ignore[arg-type]  # for its name alone
 
     def _out_of_step(self, call: Callable[..., object], error: BaseException) -> None:
-        tracked = self._owner(call)
-        self.broken[id(tracked.tracker)] = str(self._failures.raised(tracked.name, POINT, error))
+        self._note(getattr(call, "__self__", None), error)
+
+    def _note(self, tracker: object, error: BaseException) -> None:
+        """A tracker has raised where nothing can be taken back: it is out of step."""
+        self.broken[id(tracker)] = str(self._failures.raised(self._known(tracker).name, POINT, error))
 
     def _concerns(self, tracked: _Tracked, cls: PodClass) -> bool:
         concerns: Callable[[PodClass], bool] | None = getattr(tracked.tracker, "concerns", None)

@@ -354,14 +354,14 @@ class _Counts:
         if not self.state.is_undoing:
             self.numbers[pod.uid] = self.next
             self.next += 1
-            self.state.after_undo(self.count_back)
+            self.state.after_undo(self, self.count_back)
 
     def count_back(self) -> None:
         self.next -= 1
 
     def remove(self, pod: PodInfo, row: int) -> None:
         number = self.numbers.pop(pod.uid)
-        self.state.after_undo(partial(self.numbers.__setitem__, pod.uid, number))
+        self.state.after_undo(self, partial(self.numbers.__setitem__, pod.uid, number))
 
 
 def test_a_tracker_can_restore_what_undone_steps_do_not_tell() -> None:
@@ -380,6 +380,26 @@ def test_a_tracker_can_restore_what_undone_steps_do_not_tell() -> None:
         assert tracker.numbers == before and tracker.next == 2
 
     assert not tracker.numbers and not tracker.next and not cache.is_undoing
+
+
+class _FailsToRestore(_Counts):
+    """Raises where it is to restore what it had."""
+
+    def count_back(self) -> None:
+        raise RuntimeError("lost count")
+
+
+def test_a_tracker_that_cannot_restore_is_out_of_step_and_the_other_steps_are_undone() -> None:
+    cache = cluster([make_node("a")])
+    tracker = cache.tracker(_FailsToRestore, cache)
+    pods = [cache.record(make_pod(name, cpu=1)) for name in "pq"]
+
+    with cache.transaction() as tx:
+        for pod in pods:
+            tx.place(pod, 0)
+
+    assert cache.nodes.view().requested("cpu").tolist() == [0] and not cache.is_undoing
+    assert "lost count" in cache.trackers.broken[id(tracker)]
 
 
 def test_outside_of_a_transaction_nothing_is_kept_to_be_restored() -> None:

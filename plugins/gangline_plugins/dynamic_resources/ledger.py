@@ -53,7 +53,7 @@ class Ledger(KnownClaims):
         self.levels = PriorityLevels()
         """The priorities of the pods with claims on each row."""
         self._endings = Endings(state)
-        self._restoring = Restoring(state, self._entries, self._settle)
+        self._restoring = Restoring(state, self, self._entries, self._settle)
         self._free: set[str] = set()
         """The UIDs of the claims whose devices count as given back on trial."""
         self.concessions = Concessions()

@@ -12,8 +12,11 @@ from gangline_plugins.dynamic_resources.entries import Allocation, ClaimEntry
 class Restoring:
     """Asks the transaction to restore guesses; outside of a transaction it does nothing."""
 
-    def __init__(self, state: State, entries: Mapping[str, ClaimEntry], settle: Callable[[str], None]) -> None:
+    def __init__(
+        self, state: State, tracker: object, entries: Mapping[str, ClaimEntry], settle: Callable[[str], None]
+    ) -> None:
         self._state = state
+        self._tracker = tracker
         self._entries = entries
         self._settle = settle
 
@@ -21,14 +24,14 @@ class Restoring:
         """A step may end the guesses of these claims, which are to have them again when it has been undone."""
         had = [(uid, self._entries[uid].guess) for uid in uids if uid in self._entries]
         if not self._state.is_undoing and any([guess is not None for _, guess in had]):
-            self._state.after_undo(partial(self._restore, had))
+            self._state.after_undo(self._tracker, partial(self._restore, had))
 
     def guessed(self, uid: str) -> None:
         """A step has made a guess for a claim. Other pods that use the claim keep the guess when the pod of the step is
         taken off, but not when the step is undone.
         """
         if len(self._entries[uid].consumers) > 1:
-            self._state.after_undo(partial(self._restore, [(uid, None)]))
+            self._state.after_undo(self._tracker, partial(self._restore, [(uid, None)]))
 
     def _restore(self, guesses: Iterable[tuple[str, Allocation | None]]) -> None:
         for uid, guess in guesses:

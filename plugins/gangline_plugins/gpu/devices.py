@@ -268,7 +268,7 @@ class DeviceTable:
         """Count the devices of a pod that is on row now; returns the node if other devices are in use there now."""
         before = self._before.get(pod.uid)
         if before is not None:  # when this step is undone, what the pod has now takes its place
-            self._state.after_undo(partial(remember, self._before, pod.uid, before))
+            self._state.after_undo(self, partial(remember, self._before, pod.uid, before))
         if before is not None and before.row == row and before.pod() is pod and before.state == self.node_at(row).state:
             return self._put_back(pod, before)
         text = pod.annotations.get(custom_resources.ALLOCATED)
