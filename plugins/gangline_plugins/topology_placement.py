@@ -108,7 +108,7 @@ class TopologyPlacement:
 
     @hookimpl
     def pod_group_key(self) -> Hashable:
-        """Placements follow from what the scheduler itself tells groups apart by: needs, topology, strategy, classes."""
+        """Placements follow from the needs of the group, its topology and strategy, and the classes of its members."""
         return ()
 
     @hookimpl

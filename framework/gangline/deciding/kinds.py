@@ -78,7 +78,8 @@ def kind_of_group(
     if keys is None:
         return None
     group = attempt.group
-    levels = tuple(each.topology.required_at(attempt.waited) for each in (group, *group.subgroups))
+    topologies = [group.topology, *(part.topology for part in group.subgroups)]
+    levels = tuple(topology.required_at(attempt.waited) for topology in topologies)
     strategies = tuple(workload.get(PLACEMENT_STRATEGY) for workload in workloads)
     shape = tuple((role.subgroup, len(role.pods), role.pods[0].cls.id) for role in roles)
     needs = (attempt.needed, attempt.fewest, group.priority, group.topology, group.subgroups, levels)

@@ -88,7 +88,7 @@ def _add_unlisted(profile: CompiledProfile, hooks: PluginHooks, metrics: Metrics
 
 
 def _is_promise(profile: CompiledProfile, hooks: PluginHooks, name: str) -> bool:
-    """Whether a plugin's `pod_group_key` was written for its other hooks: no plugin wraps them, no subclass changed them."""
+    """Whether a plugin's `pod_group_key` holds for its other hooks: no plugin wraps them, no subclass changed them."""
     points = (*HELPING_GROUPS, *PLACING_GROUPS)
     if any(map(hooks.is_wrapped, (*points, "pod_group_key"))):
         return False

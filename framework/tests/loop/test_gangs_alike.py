@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,21 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline import (
-    NODE,
-    SUCCESS,
-    CodeColumn,
-    EventHint,
-    GroupAttempt,
-    NodeView,
-    PodInfo,
-    Reason,
-    Status,
-    codes,
-    hookimpl,
-    model,
-    unschedulable,
-)
+from gangline import SUCCESS, EventHint, GroupAttempt, Status, hookimpl, model, unschedulable
 from gangline.config import load
 from gangline.deciding.group_decisions import GroupDecision
 from gangline.deciding.group_search import decide_group
@@ -87,62 +73,6 @@ class Follower:
     def pod_group_post_filter(self, attempt: GroupAttempt) -> Status:
         self.asked.append(attempt.group.name)
         return unschedulable("")
-
-
-class Keyed(Follower):
-    """As `Follower`, but it does the same for all groups."""
-
-    name = "Keyed"
-
-    @hookimpl
-    def pod_group_post_filter(self, attempt: GroupAttempt) -> Status:
-        self.asked.append(attempt.group.name)
-        return unschedulable("")
-
-    @hookimpl
-    def pod_group_key(self) -> Hashable:
-        return ()
-
-
-class KeyedOnce(Keyed):
-    """Does something else than the plugin whose promise it inherits."""
-
-    name = "KeyedOnce"
-
-    @hookimpl
-    def pod_group_post_filter(self, attempt: GroupAttempt) -> Status:
-        self.asked.append(attempt.group.name)
-        return unschedulable("")
-
-
-class Offering:
-    """Restricts where groups may be, also when room is made for them, and does not say what that follows from."""
-
-    name = "Offering"
-
-    @hookimpl
-    def placement_generate(self) -> None:
-        return None
-
-
-class Licences:
-    """Lets every pod on each node: one of them, or as many as an annotation says."""
-
-    name = "Licences"
-    reads = NODE
-    reasons = (Reason("never"),)
-
-    @hookimpl
-    def identity(self, pod: PodInfo) -> Hashable:
-        return pod.annotations.get("licences")
-
-    @hookimpl
-    def filter(self, nodes: NodeView) -> CodeColumn:
-        return codes(nodes.full(False))
-
-    @hookimpl
-    def capacity(self, pod: PodInfo, nodes: NodeView) -> Any:
-        return nodes.full(True).astype(int) * int(pod.annotations.get("licences", "1"))
 
 
 @dataclass
@@ -346,30 +276,6 @@ def test_a_plugin_that_promises_nothing_is_asked_about_each_gang() -> None:
     world.play(("bound_goes", 0))
 
     assert len(set(Follower.asked)) == 20
-
-
-@pytest.mark.parametrize(
-    ("plugins", "asked"), [((Keyed,), 1), ((KeyedOnce,), 20), ((Keyed, Offering), 20)], ids=lambda each: str(each)
-)
-def test_a_promise_holds_only_for_what_it_was_made_for(plugins: tuple[Any, ...], asked: int) -> None:
-    Follower.asked = []
-    world = full(more=", ".join(f"{{name: {each.name}}}" for each in plugins), plugins=plugins)
-    Follower.asked.clear()
-
-    world.play(("bound_goes", 0))
-
-    assert len(set(Follower.asked)) == asked
-
-
-def test_a_gang_starts_of_which_more_members_fit_on_a_node_though_its_pods_are_of_the_same_class() -> None:
-    world = GangWorld(more="{name: Licences}", plugins=(Licences,))
-    world.gang(4, 4, cpu=1)
-    world.gang(4, 4, {"licences": "4"}, cpu=1)
-    world.settle()
-
-    world.play(("node", "n-0", 0))
-
-    assert sorted(world.bound) == [f"g-002-{member}" for member in range(4)]
 
 
 def test_gangs_wait_alone_while_pods_are_known_to_end() -> None:
