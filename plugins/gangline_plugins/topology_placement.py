@@ -4,7 +4,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Annotated
 
 import msgspec
@@ -105,6 +105,11 @@ class TopologyPlacement:
                     f"unknown topology level {level}; the levels are: {self._topology.names()}", resolvable=False
                 )
         return self._placements(attempt, self._tiers(required, constraint.preferred), nodes)
+
+    @hookimpl
+    def pod_group_key(self) -> Hashable:
+        """Placements follow from the needs of the group, its topology and strategy, and the classes of its members."""
+        return ()
 
     @hookimpl
     def placement_score(self, attempt: GroupAttempt, placement: Placement) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,9 +71,22 @@ class EventHint:
             raise TypeError(f"an event hint is a ClusterEvent and a function or None, not {self.event!r}")
 
 
+def _nothing(old: Any, new: Any) -> None:
+    return None
+
+
+def _none_of(pod: PodInfo) -> tuple[()]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class OwnEvent(EventHint):
-    """An event about one unit. Its hint is asked about each unit: what it says of one holds for no other."""
+    """An event about few units: its hint is asked about each of them, as what it says of one holds for no other."""
+
+    about: Callable[[Any, Any], Hashable] = _nothing
+    """What the event is about, given the object before and after it; None if it helps no unit."""
+    subjects: Callable[[PodInfo], Iterable[Hashable]] = _none_of
+    """What the events that may help a waiting pod are about. It changes only by an event that may help the pod."""
 
 
 ANY_EVENT = EventHint(ClusterEvent("*", Action.ALL))

@@ -262,11 +262,14 @@ class Hooks:
 
     @hookspec
     def pod_group_key(self, attempt: GroupAttempt) -> Hashable:
-        """What `pod_group_concede` and `pod_group_post_filter` of this plugin follow from. Optional; it saves attempts.
+        """What these hooks of this plugin follow from: `pod_group_concede`, `pod_group_post_filter`,
+        `placement_generate` and `placement_narrow`. Optional; it saves attempts.
 
         If the plugin could not help a group, it cannot help any group of like members for which this hook answers an
-        equal value, as long as the cluster is the same. None promises nothing. Called after these hooks for a group
-        that has no room in the whole cluster.
+        equal value, as long as the cluster is the same; nor does it offer such a group other placements. Groups are
+        compared only if they need as many members, of the same classes, with the same topology, strategy and priority.
+        None promises nothing. Called after these hooks for a group that has no room in the whole cluster. A subclass
+        that changes one of these hooks has to define this hook as well.
         """
 
     @hookspec

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence, Set
 
 from gangline.api.pod_group import GroupAttempt
+from gangline.groups.strategy import PLACEMENT_STRATEGY
 from gangline.profile.answers import identity_of
 from gangline.profile.conceding import group_keys
 from gangline.profile.entries import Filtered
@@ -55,7 +56,7 @@ def kind_of_group(
 
     `filtered` has the verdicts on the first members of the roles.
 
-    Only members count as like that differ in nothing but their names: no plugin reads more of them than their class.
+    Only members count as like of which no plugin of the profile reads more than their class.
     """
     roles = attempt.roles
     if attempt.placed or len(filtered) < len(roles) or not is_cluster_too_small(attempt):
@@ -68,12 +69,21 @@ def kind_of_group(
     kinds = [kind_of(role.pods[0], runtime, judging) for role in roles]
     if not all(kind == (role.pods[0].cls.id,) for kind, role in zip(kinds, roles, strict=True)):
         return None
+    workloads = [runtime.handle.workload(role.pods[0]) for role in roles]
+    for role, workload in zip(roles, workloads, strict=True):
+        # Plugins that reject no node may count how many members fit there, or reject nodes on which room is made.
+        if any([said is not None for said in identity_of(runtime.profile.identities, role.pods[0], workload)]):
+            return None
     keys = group_keys(runtime.profile, attempt)
     if keys is None:
         return None
     group = attempt.group
+    topologies = [group.topology, *(part.topology for part in group.subgroups)]
+    levels = tuple(topology.required_at(attempt.waited) for topology in topologies)
+    strategies = tuple(workload.get(PLACEMENT_STRATEGY) for workload in workloads)
     shape = tuple((role.subgroup, len(role.pods), role.pods[0].cls.id) for role in roles)
-    return (attempt.needed, attempt.fewest, group.priority, group.topology, group.subgroups, shape, *keys)
+    needs = (attempt.needed, attempt.fewest, group.priority, group.topology, group.subgroups, levels)
+    return (*needs, shape, strategies, *keys)
 
 
 def _is_plain(name: str, runtime: Runtime) -> bool:

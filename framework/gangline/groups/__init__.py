@@ -1,7 +1,7 @@
 """Pod groups: one shape for every dialect in which pods say that they belong together."""
 
 from gangline.groups.constraints import Constraints, constraints_of
-from gangline.groups.finding import Groups, conflict
+from gangline.groups.finding import Groups, conflict, place_of_object
 from gangline.groups.owners import Owners
 from gangline.groups.readers import READERS, WATCHES, watched_by
 from gangline.groups.reading import Lookup, Reader
@@ -23,5 +23,6 @@ __all__ = [
     "Reader",
     "conflict",
     "constraints_of",
+    "place_of_object",
     "watched_by",
 ]

@@ -9,7 +9,7 @@ labels and annotations without which a pod without owners is in no group.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -152,9 +152,21 @@ class Groups:
 
     def is_mate_hint(self, pod: PodInfo, old: SucceededPod | None, new: SucceededPod | None) -> bool:
         """Whether a member of the pod's group has succeeded; a hint for events of succeeded pods."""
-        key = "" if new is None else self._succeeded.group_key(new)
+        key = self.key_of_succeeded(old, new)
         membership = self.of(pod) if key else None
         return isinstance(membership, Membership) and membership.group.key == key
+
+    def key_of_succeeded(self, old: SucceededPod | None, new: SucceededPod | None) -> str | None:
+        """The key of the group of which a member has succeeded; None if the pod was no member."""
+        return (self._succeeded.group_key(new) or None) if new is not None else None
+
+    def subjects(self, pod: PodInfo) -> Iterator[Hashable]:
+        """The key of the pod's group, and the places from which the group is read: see `place_of_object`."""
+        answer = self.as_read(pod)
+        if answer is not None:
+            yield answer.group.key if isinstance(answer, Membership) else answer.key
+        for _, namespace, name in self._known[pod][1].found:
+            yield namespace, name
 
     def _controller(self, pod: PodInfo) -> str:
         """The UID of the topmost controller of a pod; "" if it has none."""
@@ -174,6 +186,12 @@ class Groups:
             self._last = answer.group
         self._known[pod] = (answer, seen.sight())
         return answer
+
+
+def place_of_object(old: Any, new: Any) -> tuple[str, str] | None:
+    """The namespace and name of an object that has changed."""
+    metadata = getattr(old if new is None else new, "metadata", None)
+    return None if metadata is None else (metadata.namespace, metadata.name)
 
 
 def conflict(one: PodGroup, other: PodGroup) -> str:

@@ -26,7 +26,7 @@ from gangline.config import (
 )
 from gangline.errors import ConfigError, GanglineError, PluginError
 from gangline.failures import shown
-from gangline.groups import SUCCEEDED_PODS, WATCHES, Groups
+from gangline.groups import SUCCEEDED_PODS, WATCHES, Groups, place_of_object
 from gangline.groups.members import Grouping
 from gangline.kube.interface import Client, NoClient
 from gangline.kube.resources import Resource, Selection
@@ -192,8 +192,13 @@ def group_events(groups: Groups) -> tuple[EventHint, ...]:
     return (
         on("nodes", Action.ADD | Action.UPDATE),
         on("pods", Action.DELETE),
-        *(OwnEvent(ClusterEvent(resource.key, changed), groups.is_member_hint) for resource in WATCHES),
-        OwnEvent(ClusterEvent(SUCCEEDED_PODS.key, Action.ADD), groups.is_mate_hint),
+        *(
+            OwnEvent(ClusterEvent(resource.key, changed), groups.is_member_hint, place_of_object, groups.subjects)
+            for resource in WATCHES
+        ),
+        OwnEvent(
+            ClusterEvent(SUCCEEDED_PODS.key, Action.ADD), groups.is_mate_hint, groups.key_of_succeeded, groups.subjects
+        ),
     )
 
 

@@ -18,6 +18,7 @@ from gangline.profile.declaring import asked_by, check_attributes, check_own, ch
 from gangline.profile.hooking import FOR_ALL, PluginHooks, parameters_of
 from gangline.profile.implementations import (
     HELPING_GROUPS,
+    PLACING_GROUPS,
     CompiledProfile,
     GroupKey,
     Identity,
@@ -78,12 +79,21 @@ def _add_unlisted(profile: CompiledProfile, hooks: PluginHooks, metrics: Metrics
     profile.group_keys = {
         each: GroupKey(each, _function(hooks, each, "pod_group_key"), profile.failures)
         for each in _with(profile, hooks, "pod_group_key")
-        if not any(map(hooks.is_wrapped, (*HELPING_GROUPS, "pod_group_key")))
+        if _is_promise(profile, hooks, each)
     }
     for point in UNLISTED:
         profile.points[point] = tuple(
             _implementation(hooks, profile.plugins, each, point, 1, metrics) for each in _with(profile, hooks, point)
         )
+
+
+def _is_promise(profile: CompiledProfile, hooks: PluginHooks, name: str) -> bool:
+    """Whether a plugin's `pod_group_key` holds for its other hooks: no plugin wraps them, no subclass changed them."""
+    points = (*HELPING_GROUPS, *PLACING_GROUPS)
+    if any(map(hooks.is_wrapped, (*points, "pod_group_key"))):
+        return False
+    has = [point for point in points if hasattr(profile.plugins[name], point)]
+    return all([hooks.stands_for(name, "pod_group_key", point) for point in has])
 
 
 def _with(profile: CompiledProfile, hooks: PluginHooks, point: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gangline.api.pod_group import GroupAttempt
 from gangline.failures import cause_of
-from gangline.profile.implementations import HELPING_GROUPS, CompiledProfile, Implementation
+from gangline.profile.implementations import HELPING_GROUPS, PLACING_GROUPS, CompiledProfile, Implementation
 
 
 def conceded(impls: Sequence[Implementation], attempt: GroupAttempt) -> AbstractContextManager[bool]:
@@ -50,10 +50,15 @@ def _call(impl: Implementation, block: AbstractContextManager[None], is_end: boo
 
 
 def group_keys(profile: CompiledProfile, attempt: GroupAttempt) -> list[Hashable] | None:
-    """What the answers of the plugins that may help a group follow from; None if one of them promises nothing."""
-    helping = dict.fromkeys(impl.name for point in HELPING_GROUPS for impl in profile.points.get(point, ()))
+    """What the answers of the plugins that may help a group follow from; None if one of them promises nothing.
+
+    A plugin that makes room tries where the group would go then, so the plugins that restrict this are asked as well.
+    """
+    if not any([profile.points.get(point) for point in HELPING_GROUPS]):
+        return []
+    points = (*HELPING_GROUPS, *PLACING_GROUPS)
     keys: list[Hashable] = []
-    for name in helping:
+    for name in dict.fromkeys(impl.name for point in points for impl in profile.points.get(point, ())):
         each = profile.group_keys.get(name)
         if each is None:
             return None

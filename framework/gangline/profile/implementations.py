@@ -18,6 +18,8 @@ from gangline.state.pods import PodInfo
 
 HELPING_GROUPS = ("pod_group_concede", "pod_group_post_filter")
 """The extension points at which plugins may help a group that has no place."""
+PLACING_GROUPS = ("placement_generate", "placement_narrow")
+"""The extension points at which plugins restrict where a group may be, also where room was made for it."""
 
 
 class Implementation(msgspec.Struct, frozen=True, eq=False):

@@ -53,10 +53,6 @@ class Alike:
             heapq.heappop(self._heap)
         return self._heap[0][3] if self._heap else None
 
-    def units(self) -> list[Unit]:
-        """All units, in no order."""
-        return [entry[3] for entry in self._heap if _is_valid(entry)]
-
     def rejected(self, unit: Unit) -> None:
         """A unit of this kind was rejected: the events that came before it was taken help none of these units."""
         if self.helped is not None and self.helped <= unit.taken:

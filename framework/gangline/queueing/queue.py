@@ -141,8 +141,11 @@ class SchedulingQueue:
                 unit.changed = True
             else:
                 self._moving.changed(unit, now)
-        elif unit.kind is not None and _differ(before, pod):
-            self._moving.single_out(unit)
+        else:
+            if unit.kind is not None and _differ(before, pod):
+                self._moving.single_out(unit)
+            if before.owners != pod.owners:
+                self._wanting.has_new_owners(unit)
         return before
 
     def remove(self, uid: str) -> PodInfo | None:

@@ -17,6 +17,7 @@ from typing import TypeVar
 from gangline.api.hints import ANY_EVENT, ClusterEvent, EventHint, Hint, OwnEvent
 from gangline.deadline import Deadline
 from gangline.queueing.alike import Alike, SortKey
+from gangline.queueing.concerned import Concerned
 from gangline.queueing.hinting import Happened, HintTime
 from gangline.queueing.units import Place, Unit
 from gangline.state.pods import PodInfo
@@ -67,6 +68,7 @@ class Wanting:
         self.gated: dict[str, Unit] = {}
         """The gated units by UID."""
         self._waiting: dict[Rejecters, _Waiting] = {}
+        self._concerned = Concerned()
         self._tickets = itertools.count(1)
 
     def serve(self, scheduler_name: str, events: Mapping[str, Sequence[EventHint] | None]) -> None:
@@ -88,6 +90,7 @@ class Wanting:
         has one.
         """
         waiting = self._waiting.setdefault(_rejecters(unit), _Waiting())
+        self._concerned.add(unit, self._hints_of(_rejecters(unit)))
         if unit.place is Place.GATED:
             self.gated[unit.uid] = unit
             unit.kind = None
@@ -104,6 +107,7 @@ class Wanting:
         """The unit no longer waits for events, if it did."""
         unit = self.unschedulable.pop(uid, None) or self.gated.pop(uid, None)
         if unit is not None:
+            self._concerned.remove(uid)
             self._part(unit)
 
     def single_out(self, unit: Unit) -> bool:
@@ -117,6 +121,12 @@ class Wanting:
         unit.kind = None
         self._waiting.setdefault(_rejecters(unit), _Waiting()).alone[unit.uid] = unit
         return alike is not None and alike.helped is not None
+
+    def has_new_owners(self, unit: Unit) -> None:
+        """A pod of the unit has other owners: other events may help the unit."""
+        if unit.place in (Place.UNSCHEDULABLE, Place.GATED):
+            self._concerned.remove(unit.uid)
+            self._concerned.add(unit, self._hints_of(_rejecters(unit)))
 
     def _part(self, unit: Unit) -> Alike | None:
         """Take the unit from the units that the same plugins rejected; returns the units of its kind."""
@@ -163,15 +173,15 @@ class Wanting:
         if not wanting:
             return helped
         until = self.time.begin(now)
+        own: dict[EventHint, None] = {}
         for waiting, hints in wanting:
-            alone, kinds = list(waiting.alone.values()), list(waiting.alike.values())
-            helped.alone += _helped(alone, _itself, hints, happened, until)
-            own = [hint for hint in hints if isinstance(hint, OwnEvent)]
-            common = [hint for hint in hints if not isinstance(hint, OwnEvent)] if own else hints
-            helped.alike += _helped(kinds, Alike.first, common, happened, until) if common else []
-            if own:
-                units = [unit for alike in kinds for unit in alike.units()]
-                helped.alone += _helped(units, _itself, own, happened, until)
+            own.update((hint, None) for hint in hints if isinstance(hint, OwnEvent))
+            common = [hint for hint in hints if not isinstance(hint, OwnEvent)]
+            if common:
+                helped.alone += _helped(list(waiting.alone.values()), _itself, common, happened, until)
+                helped.alike += _helped(list(waiting.alike.values()), Alike.first, common, happened, until)
+        if own:
+            helped.alone += _helped(self._concerned.by(own, happened), _itself, list(own), happened, until)
         self.time.end()
         return helped
 
@@ -184,10 +194,11 @@ class Wanting:
         self.time.end()
         return helps
 
-    def _hints_of(self, rejecters: Rejecters, event: ClusterEvent) -> list[EventHint]:
+    def _hints_of(self, rejecters: Rejecters, event: ClusterEvent | None = None) -> list[EventHint]:
         scheduler_name, plugins = rejecters
         hints = self._hints[scheduler_name]
-        return [hint for plugin in plugins for hint in hints.get(plugin, (ANY_EVENT,)) if hint.event.matches(event)]
+        found = [hint for plugin in plugins for hint in hints.get(plugin, (ANY_EVENT,))]
+        return found if event is None else [hint for hint in found if hint.event.matches(event)]
 
 
 def _rejecters(unit: Unit) -> Rejecters:

@@ -11,7 +11,7 @@ import pytest
 
 from gangline import model
 from gangline.api.pod_group import Membership, PodGroup, Problem, TopologyConstraint
-from gangline.groups import READERS, WATCHES, Groups, conflict
+from gangline.groups import READERS, WATCHES, Groups, conflict, place_of_object
 from gangline.groups.reading import Lookup
 from gangline.groups.succeeded import SUCCEEDED_PODS, SucceededPod
 from gangline.kube.resources import (
@@ -152,7 +152,10 @@ def test_the_version_grows_with_what_groups_are_read_from(world: World) -> None:
 
 
 def concerned(world: World, pod: PodInfo, resource: Any, name: str) -> bool:
-    return world.groups.is_member_hint(pod, None, world.cache.store(resource).get(name, "default"))
+    changed = world.cache.store(resource).get(name, "default")
+    is_concerned = world.groups.is_member_hint(pod, None, changed)
+    assert not is_concerned or place_of_object(None, changed) in set(world.groups.subjects(pod))
+    return is_concerned
 
 
 def test_a_group_that_comes_concerns_the_pods_that_wait_for_it(world: World) -> None:
@@ -194,6 +197,7 @@ def test_a_deletion_concerns_the_pods_too(world: World) -> None:
     gone = world.cache.store(SCHEDULER_PLUGINS_POD_GROUPS).get("g", "default")
 
     assert world.groups.is_member_hint(pod, gone, None)
+    assert place_of_object(gone, None) in set(world.groups.subjects(pod))
 
 
 # Definitions that differ

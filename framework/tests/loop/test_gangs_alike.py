@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,13 +128,16 @@ class GangWorld:
     def gangs(self, shape: int, number: int) -> None:
         count, needed, pod = SHAPES[shape]
         for _ in range(number):
-            self.created += 1
-            name = f"g-{self.created:03}"
-            note = {KOORDINATOR_GROUP: name, KOORDINATOR_MIN_AVAILABLE: str(needed)}
-            for member in range(count):
-                made = make_pod(f"{name}-{member}", annotations=note, scheduler_name=NAME, **pod)
-                self.waiting[made.metadata.name] = made
-                self.handle.upsert(made)
+            self.gang(count, needed, **pod)
+
+    def gang(self, count: int, needed: int, more: Mapping[str, str] | None = None, **pod: Any) -> None:
+        self.created += 1
+        name = f"g-{self.created:03}"
+        note = {KOORDINATOR_GROUP: name, KOORDINATOR_MIN_AVAILABLE: str(needed), **(more or {})}
+        for member in range(count):
+            made = make_pod(f"{name}-{member}", annotations=note, scheduler_name=NAME, **pod)
+            self.waiting[made.metadata.name] = made
+            self.handle.upsert(made)
 
     def node(self, name: str, shape: int) -> None:
         self.handle_node.upsert(make_node(name, **NODES[shape]))

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -135,6 +135,11 @@ class LeafSpine:
         if first is None:
             return unschedulable(choices[0].why_not())
         return itertools.chain((first,), found)
+
+    @hookimpl
+    def pod_group_key(self) -> Hashable:
+        """Placements follow from the needs of the group, its topology and strategy, and the classes of its members."""
+        return ()
 
     @hookimpl
     def placement_score(self, attempt: GroupAttempt, placement: Placement, nodes: NodeView) -> float:
