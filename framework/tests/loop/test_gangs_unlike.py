@@ -98,11 +98,14 @@ def test_a_change_of_a_pod_group_wakes_this_gang_alone_and_asks_about_no_other()
             world.handle.upsert(pod)
     world.settle()
     asked: list[int] = []
-    is_asked = world.scheduler.groups.is_member_hint
+    is_member = world.scheduler.groups.is_member_hint
+
+    def is_asked(_: object, *args: Any) -> bool:
+        asked.append(0)
+        return is_member(*args)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            type(world.scheduler.groups), "is_member_hint", lambda _, *args: asked.append(0) or is_asked(*args)
-        )
+        patch.setattr(type(world.scheduler.groups), "is_member_hint", is_asked)
         world.scheduler.use(world.config)
         world.settle()
         before = world.attempts
