@@ -171,7 +171,11 @@ class NeverEqual:
         return 1
 
 
-@pytest.mark.parametrize("key", [None, [], float("nan"), KeyError("no"), SystemExit(1), NeverEqual()], ids=repr)
+@pytest.mark.parametrize(
+    "key",
+    [None, [], float("nan"), KeyError("no"), SystemExit(1), NeverEqual()],
+    ids=["none", "unhashable", "nan", "raised", "exit", "not comparable"],
+)
 def test_an_answer_that_is_no_key_promises_nothing(key: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Hostile, "key", key)
     Follower.asked = []
