@@ -61,7 +61,8 @@ class Links:
     def __init__(self, standing: Standing, properties: Properties) -> None:
         self._standing = standing
         self._table = standing.table
-        self._properties = properties
+        self._levels = tuple(map(properties.attribute, LEVELS))
+        """The columns of the levels: codes that are kept with groups stay those of these columns."""
         self._kept: BoundedCache[int, _Linked] = BoundedCache(
             _MOST_BYTES, lambda _, each: _NODE_BYTES + _ROW_BYTES * len(each.rows)
         )
@@ -77,8 +78,8 @@ class Links:
             return found
         place = self._table.node[rows]
         is_free = self._standing.states[rows] == 0
-        for name, weight in zip(LEVELS, WEIGHTS, strict=True):
-            numbers, firsts = kinds([place, self._properties.attribute(name).values[rows]])
+        for column, weight in zip(self._levels, WEIGHTS, strict=True):
+            numbers, firsts = kinds([place, column.values[rows]])
             free = np.bincount(numbers[is_free], minlength=len(firsts))
             found += weight * (free / np.bincount(numbers))[numbers]
         return found
@@ -136,8 +137,8 @@ class Links:
     ) -> tuple[tuple[tuple[int, ...], ...], Groups]:
         """As `groups`; values that `codes` does not know get new groups without known devices."""
         numbers = []
-        for name, of_level, groups in zip(LEVELS, codes, known, strict=True):
-            values = self._properties.attribute(name).values[list(rows)].tolist()
+        for column, of_level, groups in zip(self._levels, codes, known, strict=True):
+            values = column.values[list(rows)].tolist()
             numbers.append([of_level.setdefault(value, len(of_level)) for value in values])
             groups += [(0, 0)] * (len(of_level) - len(groups))
         return tuple(zip(*numbers, strict=True)), tuple(map(tuple, known))
@@ -166,9 +167,9 @@ class Links:
         rows = self._table.rows_on([node])
         codes: list[dict[int, int]] = []
         numbers = []
-        for name in LEVELS:
+        for column in self._levels:
             of_level: dict[int, int] = {}
-            values = self._properties.attribute(name).values[rows].tolist()
+            values = column.values[rows].tolist()
             numbers.append([of_level.setdefault(value, len(of_level)) for value in values])
             codes.append(of_level)
         columns = tuple(np.array(each, dtype=np.int64) for each in numbers)
