@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gangline.dra.links import Links
 from gangline.dra.selecting import Selectors
 from gangline.dra.standing import Standing
@@ -14,7 +16,7 @@ from .offers import GPU, device, offer
 from .test_live import PCIE_ROOT
 
 
-def rooted(pool: str, *roots: str, **spec: object) -> ResourceSlice:
+def rooted(pool: str, *roots: str, **spec: Any) -> ResourceSlice:
     """A slice with a device for each PCIe root."""
     devices = [device(f"{pool}-{n}", attributes={PCIE_ROOT: root}) for n, root in enumerate(roots)]
     return offer(pool, devices, pool=pool, **spec)
