@@ -71,21 +71,13 @@ class EventHint:
             raise TypeError(f"an event hint is a ClusterEvent and a function or None, not {self.event!r}")
 
 
-def _nothing(old: Any, new: Any) -> None:
-    return None
-
-
-def _none_of(pod: PodInfo) -> tuple[()]:
-    return ()
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OwnEvent(EventHint):
     """An event about few units: its hint is asked about each of them, as what it says of one holds for no other."""
 
-    about: Callable[[Any, Any], Hashable] = _nothing
+    about: Callable[[Any, Any], Hashable]
     """What the event is about, given the object before and after it; None if it helps no unit."""
-    subjects: Callable[[PodInfo], Iterable[Hashable]] = _none_of
+    subjects: Callable[[PodInfo], Iterable[Hashable]]
     """What the events that may help a waiting pod are about. It changes only by an event that may help the pod."""
 
 

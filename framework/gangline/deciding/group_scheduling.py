@@ -160,7 +160,8 @@ class GroupCycle:
         if missing:
             message = f"waiting for {missing} more pods of the group"
             return GroupRejection(self._unit, message, frozenset((GROUPS,)), self._group, is_incomplete=True)
-        found, is_conceded = (yield from self._search(attempt)), False
+        is_conceded = False
+        found = yield from self._search(attempt)
         if found is None:
             with self._runtime.conceded(attempt) as is_conceded:
                 if is_conceded:

@@ -66,8 +66,7 @@ def kind_of_group(
     if not all(map(runtime.evaluator.is_kept, filtered)):
         return None
     judging = frozenset(plugins) - {GROUPS}
-    kinds = [kind_of(role.pods[0], runtime, judging) for role in roles]
-    if not all(kind == (role.pods[0].cls.id,) for kind, role in zip(kinds, roles, strict=True)):
+    if any([kind_of(role.pods[0], runtime, judging) is None for role in roles]):
         return None
     workloads = [runtime.handle.workload(role.pods[0]) for role in roles]
     for role, workload in zip(roles, workloads, strict=True):

@@ -193,11 +193,19 @@ def group_events(groups: Groups) -> tuple[EventHint, ...]:
         on("nodes", Action.ADD | Action.UPDATE),
         on("pods", Action.DELETE),
         *(
-            OwnEvent(ClusterEvent(resource.key, changed), groups.is_member_hint, place_of_object, groups.subjects)
+            OwnEvent(
+                ClusterEvent(resource.key, changed),
+                groups.is_member_hint,
+                about=place_of_object,
+                subjects=groups.subjects,
+            )
             for resource in WATCHES
         ),
         OwnEvent(
-            ClusterEvent(SUCCEEDED_PODS.key, Action.ADD), groups.is_mate_hint, groups.key_of_succeeded, groups.subjects
+            ClusterEvent(SUCCEEDED_PODS.key, Action.ADD),
+            groups.is_mate_hint,
+            about=groups.key_of_succeeded,
+            subjects=groups.subjects,
         ),
     )
 

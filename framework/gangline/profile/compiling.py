@@ -20,10 +20,9 @@ from gangline.profile.implementations import (
     HELPING_GROUPS,
     PLACING_GROUPS,
     CompiledProfile,
-    GroupKey,
     Identity,
     Implementation,
-    SkipKey,
+    KeyHook,
 )
 from gangline.profile.registry import Catalog, points_of
 from gangline.state.changes import OWN, PODS, SPECS
@@ -72,12 +71,12 @@ def _add_unlisted(profile: CompiledProfile, hooks: PluginHooks, metrics: Metrics
     """List the plugins of each hook that profiles do not list."""
     profile.identities = [_identity(hooks, profile, each, metrics) for each in _with(profile, hooks, "identity")]
     profile.skip_keys = {
-        each: SkipKey(each, _function(hooks, each, "skip_key"), profile.failures)
+        each: _key_hook(profile, hooks, each, "skip_key")
         for each in _with(profile, hooks, "skip_key")
         if not any(map(hooks.is_wrapped, ("pre_filter", "pre_score", "skip_key")))
     }
     profile.group_keys = {
-        each: GroupKey(each, _function(hooks, each, "pod_group_key"), profile.failures)
+        each: _key_hook(profile, hooks, each, "pod_group_key")
         for each in _with(profile, hooks, "pod_group_key")
         if _is_promise(profile, hooks, each)
     }
@@ -85,6 +84,10 @@ def _add_unlisted(profile: CompiledProfile, hooks: PluginHooks, metrics: Metrics
         profile.points[point] = tuple(
             _implementation(hooks, profile.plugins, each, point, 1, metrics) for each in _with(profile, hooks, point)
         )
+
+
+def _key_hook(profile: CompiledProfile, hooks: PluginHooks, name: str, point: str) -> KeyHook:
+    return KeyHook(name, point, _function(hooks, name, point), profile.failures)
 
 
 def _is_promise(profile: CompiledProfile, hooks: PluginHooks, name: str) -> bool:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import Any
 
 from gangline.api.pod_group import GroupAttempt
 from gangline.failures import cause_of
-from gangline.profile.implementations import HELPING_GROUPS, PLACING_GROUPS, CompiledProfile, Implementation
+from gangline.profile.implementations import HELPING_GROUPS, PLACING_GROUPS, CompiledProfile, Implementation, said_by
 
 
 def conceded(impls: Sequence[Implementation], attempt: GroupAttempt) -> AbstractContextManager[bool]:
@@ -57,18 +56,5 @@ def group_keys(profile: CompiledProfile, attempt: GroupAttempt) -> list[Hashable
     if not any([profile.points.get(point) for point in HELPING_GROUPS]):
         return []
     points = (*HELPING_GROUPS, *PLACING_GROUPS)
-    keys: list[Hashable] = []
-    for name in dict.fromkeys(impl.name for point in points for impl in profile.points.get(point, ())):
-        each = profile.group_keys.get(name)
-        if each is None:
-            return None
-        try:
-            key: Any = each.ask(attempt)
-            if key is None or not bool(key == key):
-                return None
-            hash(key)
-        except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
-            each.failures.raised(each.name, "pod_group_key", error)
-            return None
-        keys.append(key)
-    return keys
+    names = dict.fromkeys(impl.name for point in points for impl in profile.points.get(point, ()))
+    return said_by(map(profile.group_keys.get, names), attempt)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from gangline.api.hints import EventHint
-from gangline.api.pod_group import GroupAttempt
 from gangline.errors import PluginError
 from gangline.failures import Failures
 from gangline.profile.calling import check_of
@@ -71,20 +70,36 @@ class Identity(msgspec.Struct, frozen=True, eq=False):
     """The hook `identity_all`, if the plugin has it."""
 
 
-class SkipKey(msgspec.Struct, frozen=True, eq=False):
-    """The hook `skip_key` of one plugin."""
+class KeyHook(msgspec.Struct, frozen=True, eq=False):
+    """A hook of one plugin that says what other hooks of the plugin follow from: `skip_key` or `pod_group_key`."""
 
     name: str
-    ask: Callable[[PodInfo], Hashable]
+    point: str
+    ask: Callable[[Any], Hashable]
     failures: Failures
 
+    def said(self, subject: Any) -> Hashable | None:
+        """The answer about a pod or an attempt; None if the plugin promises nothing, or its answer is no key."""
+        try:
+            key: Any = self.ask(subject)
+            if key is None or not bool(key == key):
+                return None
+            hash(key)
+        except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
+            self.failures.raised(self.name, self.point, error)
+            return None
+        found: Hashable = key
+        return found
 
-class GroupKey(msgspec.Struct, frozen=True, eq=False):
-    """The hook `pod_group_key` of one plugin."""
 
-    name: str
-    ask: Callable[[GroupAttempt], Hashable]
-    failures: Failures
+def said_by(asked: Iterable[KeyHook | None], subject: Any) -> list[Hashable] | None:
+    """What these hooks say; None if one of them promises nothing, or a plugin has no such hook."""
+    keys: list[Hashable] = []
+    for each in asked:
+        if each is None or (key := each.said(subject)) is None:
+            return None
+        keys.append(key)
+    return keys
 
 
 @dataclass(eq=False)
@@ -99,9 +114,9 @@ class CompiledProfile:
     failures: Failures = field(default_factory=Failures)
     identities: list[Identity] = field(default_factory=list)
     """The `identity` hooks of the plugins, neither timed nor checked, as they are called for many pods."""
-    skip_keys: Mapping[str, SkipKey] = field(default_factory=dict)
+    skip_keys: Mapping[str, KeyHook] = field(default_factory=dict)
     """By plugin: the hook `skip_key`, neither timed nor checked."""
-    group_keys: Mapping[str, GroupKey] = field(default_factory=dict)
+    group_keys: Mapping[str, KeyHook] = field(default_factory=dict)
     """By plugin: the hook `pod_group_key`, neither timed nor checked."""
 
     def more_changes(self, relabelled: Changes) -> dict[str, tuple[Changes, ...]]:

@@ -12,12 +12,11 @@ than SKIP is never repeated.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
 
 import msgspec
 
 from gangline.profile.entries import Entry, Filtered, Scores
-from gangline.profile.implementations import CompiledProfile, SkipKey
+from gangline.profile.implementations import CompiledProfile, KeyHook, said_by
 from gangline.state.pods import PodInfo
 
 
@@ -27,7 +26,7 @@ class Repeatable(msgspec.Struct, eq=False):
     pod: PodInfo
     entry: Entry
     scores: Scores
-    asked: list[SkipKey]
+    asked: list[KeyHook]
     """The hooks of the plugins that were called for this attempt, and have answered SKIP."""
     keys: list[Hashable]
     """What these hooks say."""
@@ -74,7 +73,7 @@ class Repeats:
         asked = [self._keys[name] for name in names if name in self._keys]
         if len(asked) < len(names):
             return None
-        keys = said(asked, pod)
+        keys = said_by(asked, pod)
         return None if keys is None else Repeatable(pod, entry, scores, asked, keys)
 
     def of(self, pod: PodInfo) -> Repeatable | None:
@@ -102,25 +101,9 @@ def holds(last: Repeatable, pod: PodInfo) -> bool:
             if not bool(each.ask(pod) == known):
                 return False
         except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
-            each.failures.raised(each.name, "skip_key", error)
+            each.failures.raised(each.name, each.point, error)
             return False
     return True
-
-
-def said(asked: list[SkipKey], pod: PodInfo) -> list[Hashable] | None:
-    """What these hooks say of a pod; None if one of them promises nothing."""
-    keys: list[Hashable] = []
-    for each in asked:
-        try:
-            key: Any = each.ask(pod)
-            if key is None or not bool(key == key):
-                return None
-            hash(key)
-        except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
-            each.failures.raised(each.name, "skip_key", error)
-            return None
-        keys.append(key)
-    return keys
 
 
 def _are_like(pod: PodInfo, other: PodInfo) -> bool:

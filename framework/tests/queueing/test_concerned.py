@@ -27,7 +27,7 @@ class Told:
         self.asked: list[str] = []
         self.queue = SchedulingQueue()
         self.verdict: Status = unschedulable("held").by("G") if gated else SUCCESS
-        events = {"G": (OwnEvent(CHANGED, self.hint, self.about, self.subjects),)}
+        events = {"G": (OwnEvent(CHANGED, self.hint, about=self.about, subjects=self.subjects),)}
         self.queue.serve(SCHEDULER, lambda pod, since: (since,), lambda pods: self.verdict, events)
         for pod in PODS.values():
             self.queue.add(CACHE.record(pod), 0.0)
