@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from gangline import SUCCESS, PodInfo, model, unschedulable
 from gangline.config import load
 from gangline.deciding.scheduling import Decision, decide, find_feasible
-from gangline.loop.scheduler import Options, Scheduler
-from gangline.loop.watching import NodeHandler, PodHandler
 from gangline.profile.registry import Catalog
 from gangline.queueing.units import Place
-from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock
-from gangline.testing import make_node, make_pod
+from gangline.simulate import VirtualClock
+from gangline.testing import make_pod
+
+from .played_world import PlayedWorld, nth
 
 CONFIG = load('{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}', "")
 PROFILE = "default-scheduler"
@@ -61,8 +61,10 @@ TROUBLES = st.one_of(
 
 
 @dataclass
-class World:
+class World(PlayedWorld):
     """A scheduler that decides when it is told to; without `knows_kinds` it tries each unit that an event may help."""
+
+    SHAPES_OF_NODES = NODES
 
     knows_kinds: bool
     clock: VirtualClock = field(default_factory=VirtualClock)
@@ -75,10 +77,7 @@ class World:
     created: int = 0
 
     def __post_init__(self) -> None:
-        client = SimulatedClient(InMemoryServer(self.clock))
-        self.scheduler = Scheduler(CONFIG, client, self.clock, Catalog.discover(), Options(seed=1))
-        self.cluster = self.scheduler._cluster
-        self.handle, self.handle_node = PodHandler(self.cluster), NodeHandler(self.cluster)
+        self.start(CONFIG, Catalog.discover())
 
     def play(self, step: tuple[Any, ...], seconds: float) -> None:
         getattr(self, step[0])(*step[1:])
@@ -134,48 +133,10 @@ class World:
             self.waiting[pod.metadata.name] = pod
             self.handle.upsert(pod)
 
-    def node(self, name: str, shape: int) -> None:
-        self.handle_node.upsert(make_node(name, **NODES[shape]))
-
-    def node_goes(self, name: str) -> None:
-        for pod in [pod for pod in self.bound.values() if pod.spec.node_name == name]:
-            self._goes(self.bound, pod)
-        self.handle_node.remove("", name, "")
-
-    def bound_goes(self, number: int) -> None:
-        self._goes(self.bound, nth(self.bound, number))
-
-    def waiting_goes(self, number: int) -> None:
-        self._goes(self.waiting, nth(self.waiting, number))
-
-    def _goes(self, pods: dict[str, model.Pod], pod: model.Pod | None) -> None:
-        if pod is not None:
-            del pods[pod.metadata.name]
-            self.handle.remove("default", pod.metadata.name, pod.metadata.uid)
-
     def annotated(self, number: int) -> None:
         if (pod := nth(self.waiting, number)) is not None:
             pod.metadata = msgspec.structs.replace(pod.metadata, annotations={"note": str(number)})
             self.handle.upsert(pod)
-
-    def labelled(self, number: int) -> None:
-        if (pod := nth(self.waiting, number)) is not None:
-            pod.metadata = msgspec.structs.replace(pod.metadata, labels={"app": "ab"[number % 2]})
-            self.handle.upsert(pod)
-
-    def nominated(self, number: int, node: str) -> None:
-        if (pod := nth(self.waiting, number)) is not None:
-            pod.status = msgspec.structs.replace(pod.status, nominated_node_name=node)
-            self.handle.upsert(pod)
-
-    def reload(self) -> None:
-        self.scheduler.use(CONFIG)
-
-    def flush(self) -> None:
-        self.clock._elapsed += 301.0
-
-    def places(self) -> dict[str, str]:
-        return {name: pod.spec.node_name for name, pod in self.bound.items()}
 
     def overlooked(self) -> set[str]:
         """The waiting pods that would fit now."""
@@ -187,10 +148,6 @@ class World:
             if filtered.feasible.any():
                 found.add(unit.pod.name)
         return found
-
-
-def nth(pods: dict[str, model.Pod], number: int) -> model.Pod | None:
-    return list(pods.values())[number % len(pods)] if pods else None
 
 
 def history(steps: Sequence[tuple[Any, ...]], seconds: Sequence[float], knows_kinds: bool) -> World:

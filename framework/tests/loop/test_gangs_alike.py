@@ -16,13 +16,13 @@ from gangline.config import load
 from gangline.deciding.group_decisions import GroupDecision
 from gangline.deciding.group_search import decide_group
 from gangline.groups.keys import KOORDINATOR_GROUP, KOORDINATOR_MIN_AVAILABLE
-from gangline.loop.scheduler import Options, Scheduler
-from gangline.loop.watching import NodeHandler, PodHandler
 from gangline.profile.registry import Catalog
 from gangline.queueing.units import Place, Unit
-from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock
-from gangline.testing import make_node, make_pod
+from gangline.simulate import VirtualClock
+from gangline.testing import make_pod
 from gangline.testing.gang_stories import PROFILE
+
+from .played_world import PlayedWorld, nth
 
 ENABLED = "{name: GangPermit}, {name: TopologyPlacement}"
 MORE = "{name: GangPreemption}, {name: Reservation}, {name: Recovery}"
@@ -76,8 +76,10 @@ class Follower:
 
 
 @dataclass
-class GangWorld:
+class GangWorld(PlayedWorld):
     """A scheduler that decides when it is told to; without `knows_kinds` it tries each unit that an event may help."""
+
+    SHAPES_OF_NODES = NODES
 
     knows_kinds: bool = True
     more: str = MORE
@@ -88,12 +90,9 @@ class GangWorld:
         self.waiting: dict[str, model.Pod] = {}
         self.bound: dict[str, model.Pod] = {}
         self.attempts = self.created = 0
-        self.config = load(PROFILE.replace(ENABLED, f"{ENABLED}, {self.more}" if self.more else ENABLED), "")
+        config = load(PROFILE.replace(ENABLED, f"{ENABLED}, {self.more}" if self.more else ENABLED), "")
         catalog = Catalog({each.name: each for each in self.plugins}, Catalog.discover()._entries)
-        client = SimulatedClient(InMemoryServer(self.clock))
-        self.scheduler = Scheduler(self.config, client, self.clock, catalog, Options(seed=1))
-        self.cluster = self.scheduler._cluster
-        self.handle, self.handle_node = PodHandler(self.cluster), NodeHandler(self.cluster)
+        self.start(config, catalog)
 
     def play(self, step: tuple[Any, ...], seconds: float = 15.0) -> None:
         getattr(self, step[0])(*step[1:])
@@ -139,25 +138,6 @@ class GangWorld:
             self.waiting[made.metadata.name] = made
             self.handle.upsert(made)
 
-    def node(self, name: str, shape: int) -> None:
-        self.handle_node.upsert(make_node(name, **NODES[shape]))
-
-    def node_goes(self, name: str) -> None:
-        for pod in [pod for pod in self.bound.values() if pod.spec.node_name == name]:
-            self._goes(self.bound, pod)
-        self.handle_node.remove("", name, "")
-
-    def bound_goes(self, number: int) -> None:
-        self._goes(self.bound, nth(self.bound, number))
-
-    def waiting_goes(self, number: int) -> None:
-        self._goes(self.waiting, nth(self.waiting, number))
-
-    def _goes(self, pods: dict[str, model.Pod], pod: model.Pod | None) -> None:
-        if pod is not None:
-            del pods[pod.metadata.name]
-            self.handle.remove("default", pod.metadata.name, pod.metadata.uid)
-
     def needs(self, number: int, needed: int) -> None:
         """The gang of a waiting pod needs so many members from now on."""
         if (one := nth(self.waiting, number)) is not None:
@@ -167,30 +147,11 @@ class GangWorld:
                 pod.metadata = msgspec.structs.replace(pod.metadata, annotations=note)
                 self.handle.upsert(pod)
 
-    def labelled(self, number: int) -> None:
-        if (pod := nth(self.waiting, number)) is not None:
-            pod.metadata = msgspec.structs.replace(pod.metadata, labels={"app": "ab"[number % 2]})
-            self.handle.upsert(pod)
-
-    def nominated(self, number: int, node: str) -> None:
-        if (pod := nth(self.waiting, number)) is not None:
-            pod.status = msgspec.structs.replace(pod.status, nominated_node_name=node)
-            self.handle.upsert(pod)
-
-    def reload(self) -> None:
-        self.scheduler.use(self.config)
-
-    def flush(self) -> None:
-        self.clock._elapsed += 301.0
-
     def settle(self) -> None:
         """All backoffs end, and nobody has waited for five minutes."""
         for _ in range(3):
             self.clock._elapsed += 15.0
             self.decide()
-
-    def places(self) -> dict[str, str]:
-        return {name: pod.spec.node_name for name, pod in self.bound.items()}
 
     def overlooked(self) -> list[str]:
         """A gang that would fit now."""
@@ -198,10 +159,6 @@ class GangWorld:
             if unit.place is Place.UNSCHEDULABLE and isinstance(self.outcome(unit), GroupDecision):
                 return [unit.group]
         return []
-
-
-def nth(pods: dict[str, model.Pod], number: int) -> model.Pod | None:
-    return list(pods.values())[number % len(pods)] if pods else None
 
 
 def full(**world: Any) -> GangWorld:

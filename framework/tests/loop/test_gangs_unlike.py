@@ -51,8 +51,7 @@ class KeyedOnce(Keyed):
 
     @hookimpl
     def pod_group_post_filter(self, attempt: GroupAttempt) -> Status:
-        self.asked.append(attempt.group.name)
-        return unschedulable("")
+        return super().pod_group_post_filter(attempt)
 
 
 class Offering:
