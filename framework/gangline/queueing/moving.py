@@ -36,6 +36,8 @@ class QueuedProfile:
     pre_enqueue: Callable[[Sequence[PodInfo]], Status]
     group_key: Callable[[PodInfo], str] | None = None
     """The key of a pod's group; "" for a pod on its own."""
+    lacks_room: Callable[[Unit, float], bool] = lambda unit, now: False
+    """Whether an attempt at a unit with `lack` would end as the last one did: too little room in the whole cluster."""
 
 
 class Moving:
@@ -188,12 +190,12 @@ class Moving:
 
     # Many units
 
-    def help(self, helped: Helped, event: int) -> None:
-        """An event may help these units; `event` is its number."""
+    def help(self, helped: Helped, event: int, is_by_room: bool) -> None:
+        """An event may help these units; `event` is its number. `is_by_room`: it can help by more room alone."""
         for unit in helped.alone:  # one at a time: OrderedDict.update takes six times as long
             self._again[unit] = None
         for alike in helped.alike:
-            alike.helped = event
+            alike.helps(event, is_by_room)
             self._next[alike] = None
 
     def start_over(self) -> None:
@@ -202,9 +204,12 @@ class Moving:
             self._again[unit] = None
 
     def move_helped(self, now: float) -> bool:
-        """Move a slice of the units that something may help; returns whether a unit may be tried because of that."""
+        """Move a slice of the units that something may help; returns whether a unit may be tried because of that.
+
+        The first units of kinds are moved when the next unit is taken: many pods may go until then.
+        """
         left, is_moved = SLICE, False
-        for unit in self._helped(now):
+        for unit in self._alone(now):
             is_moved = is_moved or unit.place is not Place.GATED
             left -= max(1, len(unit.members))
             if left <= 0:
@@ -232,18 +237,26 @@ class Moving:
         while (first := self.wanting.longest()) is not None and first.entered + self.settings.max_unschedulable <= now:
             self.try_again(first, now)
             yield first
-        yield from self._helped(now)
+        yield from self._alone(now)
+        yield from self._firsts(now)
 
-    def _helped(self, now: float) -> Iterator[Unit]:
-        """Move the units that something may help, one at each step."""
+    def _alone(self, now: float) -> Iterator[Unit]:
+        """Move the units without a kind that something may help, one at each step."""
         while self._again:
             unit, _ = self._again.popitem(last=False)
             self._look_at(unit, now)
             yield unit
+
+    def _firsts(self, now: float) -> Iterator[Unit]:
+        """Move the first unit of each kind that something may help, or find that it does not; one at each step."""
         while self._next:
             alike, _ = self._next.popitem(last=False)
             first = alike.first() if alike.helped is not None and not alike.is_tried else None
             if first is None:
+                continue
+            if alike.is_by_room and self._lacks_room(first, now):
+                alike.helps_none()
+                yield first
                 continue
             self.try_again(first, now)
             if first.place is Place.ACTIVE:
@@ -252,6 +265,9 @@ class Moving:
             else:  # this unit backs off, but the next one of the kind may not have to
                 self._next[alike] = None
             yield first
+
+    def _lacks_room(self, unit: Unit, now: float) -> bool:
+        return unit.lack is not None and self.profiles[unit.scheduler_name].lacks_room(unit, now)
 
     def _look_at(self, unit: Unit, now: float) -> None:
         if unit.place is Place.UNSCHEDULABLE:
