@@ -206,6 +206,8 @@ class Outcomes:
         self._recorder.event(
             pod, "Normal", "Scheduled", f"Successfully assigned {pod.key} to {decision.node}", "Binding"
         )
+        if pod.nominated_node_name not in ("", decision.node):
+            self._freed(pod)  # on the node for which the pod was nominated
 
     def _give_back(self, decision: Decision) -> None:
         try:
