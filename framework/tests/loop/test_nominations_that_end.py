@@ -38,4 +38,3 @@ def test_room_that_was_kept_for_a_pod_on_another_node_helps_others(is_bound_by_u
     cluster.play(story)
 
     assert cluster.bound() == {"first": "b", "second": "a"}
-
