@@ -105,11 +105,14 @@ class _Lazy(click.Group):
 
 
 def _summary(name: str) -> str:
-    """The summary of a command in `--help`; a command of another distribution is imported for it."""
+    """The summary of a command in `--help`; a command is imported only if its source does not say the summary."""
     if name in SUMMARIES:
         return SUMMARIES[name]
+    from gangline.commands.summaries import written_summary
+
+    where = added()[name].value
     try:
-        return load(name, added()[name].value).get_short_help_str(_WIDEST)
+        return written_summary(name, where, _WIDEST) or load(name, where).get_short_help_str(_WIDEST)
     except click.ClickException as error:
         return f"Cannot be used: {error.message}"
 
