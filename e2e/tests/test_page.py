@@ -249,6 +249,37 @@ async def test_what_is_chosen_is_let_go_in_every_view(browser: Browser) -> None:
         await expect(details).to_be_focused()
 
 
+@pytest.mark.parametrize("width", [360, 1280], ids=["phone", "screen"])
+async def test_close_is_in_reach_however_long_the_details_are(browser: Browser, width: int) -> None:
+    shown = MadeUp(64)
+    shown.fill(1, 64)
+    async with shown.served() as url, browser.open(url, viewport={"width": width, "height": 740}) as page:
+        await view(page, "Workloads")
+        await page.get_by_role("button", name="team-0/gang-0").click()
+        await page.locator("#details li").last.scroll_into_view_if_needed()
+        close = page.locator("#details").get_by_role("button", name="Close")
+        await expect(close).to_be_in_viewport(ratio=1)
+        await close.click()
+
+        await expect(page.locator("#details")).to_have_text("Choose a node or a workload.")
+
+
+async def test_a_claim_that_no_pod_uses_is_named_with_its_gpus(browser: Browser) -> None:
+    shown = MadeUp(2)
+    shown.claim("spare", 1, [2, 3, 4])
+    async with shown.served() as url, browser.open(url) as page:
+        await view(page, "Workloads")
+        await expect(page.locator("#workloads tbody tr")).to_contain_text("ResourceClaim")
+        await expect(page.locator("#workloads tbody td.number").nth(2)).to_have_text("3")
+        await page.get_by_role("button", name="team/spare").click()
+        await expect(page.locator("#details")).to_contain_text("3 GPUs on 1 node; no pod uses the claim there")
+        await page.get_by_label("Namespace").select_option("team")
+        await view(page, "Nodes")
+
+        await expect(page.locator("#nodes tbody tr")).to_have_count(1)
+        await expect(page.locator("#nodes tbody tr")).to_contain_text("node-1")
+
+
 async def test_a_cluster_without_nodes_and_a_filter_that_nothing_fits_are_said(browser: Browser) -> None:
     shown = MadeUp(0)
     async with shown.served() as url, browser.open(url) as page:

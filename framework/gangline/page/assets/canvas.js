@@ -128,8 +128,9 @@ export class Canvas {
     context.lineWidth = 2.5 / view.scale;
     const node = layout.byName.get(marked.node);
     if (node) context.strokeRect(node.x - 2, node.y - 1, node.width + 4, node.height + 3);
-    for (const pod of this.model.workloads.get(marked.workload)?.pods ?? []) {
-      const box = layout.byName.get(pod.node);
+    const workload = this.model.workloads.get(marked.workload);
+    for (const { name } of workload ? this.model.nodesOf(workload) : []) {
+      const box = layout.byName.get(name);
       if (!box) continue;
       for (const { x, y, width } of runsOf(box, marked.workload)) context.strokeRect(x - 1, y - 1, width + 2, CELL + 2);
     }
