@@ -30,6 +30,17 @@ LIGHT = """() => {
   return data[0] + data[1] + data[2] > 600;
 }"""
 """Whether the map has a light background."""
+FILLED = """() => {
+  const map = document.getElementById("canvas"), copy = new OffscreenCanvas(map.width, map.height).getContext("2d");
+  copy.drawImage(map, 0, 0);
+  const { data } = copy.getImageData(0, 0, map.width, map.height), across = new Set(), down = new Set();
+  const isEmpty = (at) => data[at] === data[0] && data[at + 1] === data[1] && data[at + 2] === data[2];
+  for (let at = 0; at < data.length; at += 4)
+    if (!isEmpty(at)) across.add((at / 4) % map.width), down.add(Math.floor(at / 4 / map.width));
+  const long = (found) => Math.max(...found) - Math.min(...found);
+  return (long(across) * long(down)) / (map.width * map.height);
+}"""
+"""The part of the map that the rectangle around the drawing takes."""
 SCRIPT = "<script>document.title='pwned'</script><img src=x onerror=document.title='pwned'>"
 
 
@@ -392,6 +403,18 @@ async def test_the_page_fits_on_a_phone(browser: Browser) -> None:
         await row.get_by_role("button").click()
         await expect(page.locator("#details h2")).to_be_in_viewport()
         assert await hindrances(page) == []
+
+
+@pytest.mark.parametrize(("width", "height"), [(360, 740), (1280, 800)], ids=["phone", "screen"])
+@pytest.mark.parametrize("nodes", [64, 128, 512])
+async def test_the_map_is_as_large_as_its_place_allows(browser: Browser, nodes: int, width: int, height: int) -> None:
+    async with (
+        MadeUp(nodes).served() as url,
+        browser.open(url, viewport={"width": width, "height": height}) as page,
+    ):
+        await first_picture(page)
+
+        assert await page.evaluate(FILLED) > 0.3
 
 
 async def test_five_thousand_nodes_are_moved_without_a_jerk(browser: Browser) -> None:
