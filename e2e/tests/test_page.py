@@ -414,7 +414,15 @@ async def test_the_map_is_as_large_as_its_place_allows(browser: Browser, nodes: 
     ):
         await first_picture(page)
 
-        assert await page.evaluate(FILLED) > 0.3
+        assert await page.evaluate(FILLED) > 0.4
+
+
+async def test_the_map_is_laid_out_anew_when_a_phone_is_turned(browser: Browser) -> None:
+    async with MadeUp(64).served() as url, browser.open(url, viewport={"width": 1280, "height": 600}) as page:
+        await first_picture(page)
+        await page.set_viewport_size({"width": 360, "height": 740})
+
+        await page.wait_for_function(f"() => ({FILLED})() > 0.7")
 
 
 async def test_five_thousand_nodes_are_moved_without_a_jerk(browser: Browser) -> None:

@@ -3,7 +3,7 @@
 import { inOrder } from "./model.js";
 
 export const CELL = 10, GAP = 2, PER_LINE = 8;
-const WIDTHS = [1, 1.2, 1.5, 2]; // of lines that are tried, as parts of the width of an area that is just large enough
+const WIDTHS = [0.7, 0.85, 1, 1.2, 1.4, 1.7, 2]; // of lines that are tried, as parts of the width of an area that is just large enough
 const STEP = CELL + GAP, NAME = 10, SPACE = 6, BORDER = 10, HEADING = 18, TALL = 8;
 
 export class Layout {
@@ -141,8 +141,8 @@ function shelves(boxes, gap, aspect) {
     const size = placed(boxes, gap, most);
     return Math.max(size.width / aspect, size.height);
   };
-  const usual = Math.max(Math.sqrt(area * aspect), widest);
-  let most = WIDTHS.map((part) => part * usual).reduce((best, each) => (long(each) < long(best) ? each : best));
+  const usual = Math.sqrt(area * aspect);
+  let most = WIDTHS.map((part) => Math.max(part * usual, widest)).reduce((best, each) => (long(each) < long(best) ? each : best));
   const { height } = placed(boxes, gap, most);
   for (let least = widest; most - least > 1; ) {
     const middle = (least + most) / 2;
