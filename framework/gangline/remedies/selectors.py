@@ -68,7 +68,8 @@ def _required(spec: model.PodSpec) -> bool:
 def _without(labels: _Labels, affinity: bool, spec: model.PodSpec) -> model.PodSpec:
     left = {key: value for key, value in (spec.node_selector or {}).items() if labels.get(key) != value}
     spec = msgspec.structs.replace(spec, node_selector=left or None)
-    if not affinity or spec.affinity is None or not _required(spec):
+    whole = spec.affinity
+    if not affinity or whole is None or whole.node_affinity is None or not _required(spec):
         return spec
-    looser = msgspec.structs.replace(spec.affinity.node_affinity, required=None)
-    return msgspec.structs.replace(spec, affinity=msgspec.structs.replace(spec.affinity, node_affinity=looser))
+    looser = msgspec.structs.replace(whole.node_affinity, required=None)
+    return msgspec.structs.replace(spec, affinity=msgspec.structs.replace(whole, node_affinity=looser))
