@@ -54,7 +54,7 @@ def _sentence(trial: Trial, labels: _Labels, affinity: bool) -> str:
 def _having(trial: Trial, labels: _Labels) -> str:
     """How many nodes have the labels: for one remedy each node is looked at, because that creates no columns."""
     nodes = [each for each in trial.cache.nodes.objects if each is not None]
-    number = sum(labels.items() <= each.metadata.labels.items() for each in nodes)
+    number = sum(labels.items() <= (each.metadata.labels or {}).items() for each in nodes)
     return "no node has" if not number else "1 node has" if number == 1 else f"{number} nodes have"
 
 

@@ -393,3 +393,11 @@ def test_labels_that_are_enough_one_by_one_are_not_left_out_together() -> None:
     found = World(nodes, (waiting(node_selector={LEAF: "leaf-0", SPINE: "spine-0"}),)).remedies()
 
     assert [each.values["labels"] for each in of_kind(found, RemedyKind.PREFER_NODES)] == [{LEAF: "leaf-0"}]
+
+
+def test_a_node_without_labels_has_no_label() -> None:
+    bare = node("n0", 0)
+    bare.metadata.labels = None
+    found = World((bare,), (waiting(node_selector={"disk": "ssd"}),)).remedies()
+
+    assert "which no node has" in of_kind(found, RemedyKind.PREFER_NODES)[0].sentence
