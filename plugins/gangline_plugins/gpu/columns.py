@@ -24,50 +24,73 @@ _EMPTY = {"link_class": NO_CLASS, "replicas": 1, "heartbeat": np.inf, "lost": -n
 class Columns:
     """Masks are uint32, with bit i for device i; per-device columns have 16 entries per row."""
 
+    known: NDArray[np.bool_]
+    """Whether the node has a report that can be used."""
+    unusable: NDArray[np.bool_]
+    """Whether the node has a report that cannot be used."""
+    present: NDArray[np.uint32]
+    healthy: NDArray[np.uint32]
+    unknown: NDArray[np.uint32]
+    """Devices of unknown health."""
+    mig: NDArray[np.uint32]
+    """Devices that are divided into MIG instances."""
+    busy: NDArray[np.uint32]
+    """Devices that have any pod."""
+    whole: NDArray[np.uint32]
+    """Devices that one pod has for itself, or that a scheduling map names."""
+    link_class: NDArray[np.int32]
+    milli: NDArray[np.int16]
+    """Free thousandths of each device."""
+    memory: NDArray[np.int32]
+    """Free MiB of each device."""
+    memory_total: NDArray[np.int32]
+    heartbeat: NDArray[np.float64]
+    """The time of the last report, in seconds since the epoch; infinite without a report or without a time in
+    it.
+    """
+    lost: NDArray[np.float64]
+    """When it was noticed that the report of the node is gone, in seconds since the epoch. Infinite until somebody
+    has looked at the time; -infinite for a node with a report, and for one that never had any.
+    """
+    replicas: NDArray[np.int32]
+    """The replicas that the device plugin makes of each device; 1 if it makes none."""
+    mps: NDArray[np.bool_]
+    """Whether the device plugin shares devices by MPS."""
+    mig_single: NDArray[np.bool_]
+    """Whether `nvidia.com/gpu` stands for a MIG instance."""
+    ports: NDArray[np.int32]
+    """RDMA ports that are up."""
+    cu_file: NDArray[np.bool_]
+    hcas: NDArray[np.int32]
+    """The number of the node's set of RDMA adapters."""
+    instances: dict[str, NDArray[np.int16]]
+    """For each MIG profile the number of instances on each node."""
+    free_instances: dict[str, NDArray[np.int16]]
+
     def __init__(self) -> None:
         capacity = _INITIAL_CAPACITY
-        self.known: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
-        """Whether the node has a report that can be used."""
-        self.unusable: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
-        """Whether the node has a report that cannot be used."""
-        self.present: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
-        self.healthy: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
-        self.unknown: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
-        """Devices of unknown health."""
-        self.mig: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
-        """Devices that are divided into MIG instances."""
-        self.busy: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
-        """Devices that have any pod."""
-        self.whole: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
-        """Devices that one pod has for itself, or that a scheduling map names."""
-        self.link_class: NDArray[np.int32] = np.full(capacity, NO_CLASS, dtype=np.int32)
-        self.milli: NDArray[np.int16] = np.zeros((capacity, MOST_DEVICES), dtype=np.int16)
-        """Free thousandths of each device."""
-        self.memory: NDArray[np.int32] = np.zeros((capacity, MOST_DEVICES), dtype=np.int32)
-        """Free MiB of each device."""
-        self.memory_total: NDArray[np.int32] = np.zeros((capacity, MOST_DEVICES), dtype=np.int32)
-        self.heartbeat: NDArray[np.float64] = np.full(capacity, np.inf)
-        """The time of the last report, in seconds since the epoch; infinite without a report or without a time in
-        it.
-        """
-        self.lost: NDArray[np.float64] = np.full(capacity, -np.inf)
-        """When it was noticed that the report of the node is gone, in seconds since the epoch. Infinite until somebody
-        has looked at the time; -infinite for a node with a report, and for one that never had any.
-        """
-        self.replicas: NDArray[np.int32] = np.ones(capacity, dtype=np.int32)
-        """The replicas that the device plugin makes of each device; 1 if it makes none."""
-        self.mps: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
-        """Whether the device plugin shares devices by MPS."""
-        self.mig_single: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
-        """Whether `nvidia.com/gpu` stands for a MIG instance."""
-        self.ports: NDArray[np.int32] = np.zeros(capacity, dtype=np.int32)
-        """RDMA ports that are up."""
-        self.cu_file: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
-        self.hcas: NDArray[np.int32] = np.zeros(capacity, dtype=np.int32)
-        """The number of the node's set of RDMA adapters."""
-        self.instances: dict[str, NDArray[np.int16]] = {}
-        """For each MIG profile the number of instances on each node."""
-        self.free_instances: dict[str, NDArray[np.int16]] = {}
+        self.known = np.zeros(capacity, dtype=np.bool_)
+        self.unusable = np.zeros(capacity, dtype=np.bool_)
+        self.present = np.zeros(capacity, dtype=np.uint32)
+        self.healthy = np.zeros(capacity, dtype=np.uint32)
+        self.unknown = np.zeros(capacity, dtype=np.uint32)
+        self.mig = np.zeros(capacity, dtype=np.uint32)
+        self.busy = np.zeros(capacity, dtype=np.uint32)
+        self.whole = np.zeros(capacity, dtype=np.uint32)
+        self.link_class = np.full(capacity, NO_CLASS, dtype=np.int32)
+        self.milli = np.zeros((capacity, MOST_DEVICES), dtype=np.int16)
+        self.memory = np.zeros((capacity, MOST_DEVICES), dtype=np.int32)
+        self.memory_total = np.zeros((capacity, MOST_DEVICES), dtype=np.int32)
+        self.heartbeat = np.full(capacity, np.inf)
+        self.lost = np.full(capacity, -np.inf)
+        self.replicas = np.ones(capacity, dtype=np.int32)
+        self.mps = np.zeros(capacity, dtype=np.bool_)
+        self.mig_single = np.zeros(capacity, dtype=np.bool_)
+        self.ports = np.zeros(capacity, dtype=np.int32)
+        self.cu_file = np.zeros(capacity, dtype=np.bool_)
+        self.hcas = np.zeros(capacity, dtype=np.int32)
+        self.instances = {}
+        self.free_instances = {}
 
     @property
     def capacity(self) -> int:
