@@ -35,7 +35,7 @@ sys.argv += ["--no-leader-elect"]
 main.main()
 print(*sys.modules)
 """
-"""Runs until a list is refused. Prints the modules that are loaded before there is an event loop, and those at the end."""
+"""Runs until a list is refused. Prints the modules before it has an event loop, and those at the end."""
 LIBRARIES = {
     *("click", "httptools", "msgspec", "numpy", "pluggy", "prometheus_client", "tenacity", "typing_extensions"),
     *("uvloop", "yaml"),
