@@ -197,9 +197,10 @@ def test_more_claim_statuses_than_are_read_set_the_pod_aside() -> None:
 def test_a_pod_may_have_so_many_labels_and_no_more(field: str, most: int) -> None:
     def pod(number: int) -> model.Pod:
         names = [f"k{each}" for each in range(number)]
+        made = make_pod("p")
         owners = [model.OwnerReference(kind="Job", name=each, uid=each) for each in names]
-        entries = owners if field == "owner_references" else dict.fromkeys(names, "v")
-        return model.Pod(metadata=model.ObjectMeta(name="p", namespace="default", uid="p", **{field: entries}))
+        setattr(made.metadata, field, owners if field == "owner_references" else dict.fromkeys(names, "v"))
+        return made
 
     cache = Cache()
     assert cache.record(pod(most)).name == "p"
