@@ -171,40 +171,47 @@ class _WritingConnection(HttpConnection):
             return  # an interim answer; the final answer follows
         self.is_open = self.is_open and self._parser.should_keep_alive()
         if self._waiter is not None and not self._waiter.done():
-            head = _Head() if status < 300 else _head_of(self._received)
+            head = _Head(b"".join(self._received)) if status >= 300 else _NO_HEAD
             self._waiter.set_result(HttpAnswer(status, head.phrase, head.retry_after, b"".join(self._body)))
         if not self.is_open:
             self.close()
 
 
 class _Head:
-    """What has to be known of the head of an answer that is no success."""
+    """What has to be known of the head of an answer that is no success, read from all bytes since the request."""
 
     phrase = ""
     retry_after: str | None = None
 
+    def __init__(self, received: bytes = b"") -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._is_whole = False
+        with suppress(httptools.HttpParserError):  # for what comes after the answer, which is the connection's fault
+            self._parser.feed_data(received)
+
     # From the parser
 
     def on_message_begin(self) -> None:
-        """An answer begins; one before it was an interim answer."""
-        self.phrase, self.retry_after = "", None
+        """An answer begins; one before it was an interim answer, or this one is not asked for."""
+        if not self._is_whole:
+            self.phrase, self.retry_after = "", None
 
     def on_status(self, phrase: bytes) -> None:
         """The reason phrase, perhaps in parts."""
-        self.phrase += phrase.decode("latin-1")
+        if not self._is_whole:
+            self.phrase += phrase.decode("latin-1")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
-        if name.lower() == b"retry-after":
+        if not self._is_whole and name.lower() == b"retry-after":
             self.retry_after = value.decode("latin-1")
 
+    def on_headers_complete(self) -> None:
+        """A head is whole: that of the answer itself or of an interim answer."""
+        self._is_whole = self._parser.get_status_code() >= 200
 
-def _head_of(parts: list[bytes]) -> _Head:
-    """The head of an answer that the parser has taken before."""
-    head = _Head()
-    with suppress(httptools.HttpParserError):  # for what comes after the answer, which is the connection's fault
-        httptools.HttpResponseParser(head).feed_data(b"".join(parts))
-    return head
+
+_NO_HEAD = _Head()
 
 
 def check(may_send: MaySend) -> None:
