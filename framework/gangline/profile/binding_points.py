@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from gangline.api.cycle_state import Cycle
-from gangline.api.hookspecs import POINTS
+from gangline.api.hookspecs import POINTS, UNLISTED
 from gangline.errors import ApiError, PluginError
 from gangline.profile.background import is_cancelled
 from gangline.profile.handle import FrameworkHandle
@@ -36,10 +36,9 @@ class BindingPoints:
         self.handle = handle
         self.failures = metrics.failures
         self.seconds = {point: metrics.points.series(point_label(point), profile.name) for point in POINTS}
+        self._at = {point: profile.points.get(point, ()) for point in (*POINTS, *UNLISTED)}.__getitem__
+        """The plugins at an extension point; a pod asks for them ten times."""
         self._bind_first = bind_first
-
-    def _at(self, point: str) -> tuple[Implementation, ...]:
-        return self.profile.points.get(point, ())
 
     def pre_flight(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Whether the pre-binds of the pod may take long: SUCCESS if so, SKIP if not, or why they cannot be begun.
