@@ -578,6 +578,26 @@ def test_what_skips_a_class_differs_by_value_from_what_skips_a_pod() -> None:
     assert asked_for(Status(Code.SKIP_CLASS)) == ["a"]
 
 
+def test_an_attempt_keeps_what_plugins_have_said_about_its_pod() -> None:
+    """A plugin may say something else about the next pod of a class, because objects have changed. Whoever has reserved
+    something for the first pod is called to bind it all the same.
+    """
+    answers = iter([None, SKIP_CLASS])
+
+    class Concerned:
+        name = "Concerned"
+
+        @hookimpl
+        def pre_filter(self) -> Status | None:
+            return next(answers)
+
+    cache = scored(1, 2)
+    evaluator = make_runtime(cache, Concerned).evaluator
+    first, second, third = [evaluator.filter(cache.record(make_pod(name))).cycle for name in ("a", "b", "c")]
+
+    assert (first.skipped, second.skipped, third.skipped) == (set(), {"Concerned"}, {"Concerned"})
+
+
 @pytest.mark.parametrize("point", ["pre_score", "bind", "permit"])
 def test_only_a_pre_filter_may_skip_a_class(point: str) -> None:
     assert check_of(point)(Status(Code.SKIP_CLASS)) == "must not answer SkipClass"
