@@ -133,7 +133,7 @@ class Kept:
         log = self._log(reading)
         shared = {**common.shared, **cycle.export()}
         entry = Entry(key, common_key, reading, log, positions_in(log, before), shared, rejected, narrow, filters)
-        entry.skipped = frozenset(common.skipping)
+        entry.skipped = frozenset(common.skipping | common.asked.unconcerned | own.unconcerned)
         entry.shared_bytes = quick_size_of(key, *entry.shared.values(), *narrow.values())
         entry.changing = [impl for impl in filters if (impl.reads or 0) & PODS]
         view, size = nodes.view(), nodes.size

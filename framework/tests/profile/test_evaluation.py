@@ -593,9 +593,34 @@ def test_an_attempt_keeps_what_plugins_have_said_about_its_pod() -> None:
 
     cache = scored(1, 2)
     evaluator = make_runtime(cache, Concerned).evaluator
-    first, second, third = [evaluator.filter(cache.record(make_pod(name))).cycle for name in ("a", "b", "c")]
+    pods = [cache.record(make_pod(name)) for name in ("a", "b", "c")]
+    first, second, third = [evaluator.filter(pod).cycle for pod in pods]
 
     assert (first.skipped, second.skipped, third.skipped) == (set(), {"Concerned"}, {"Concerned"})
+
+
+@pytest.mark.parametrize("ignores", [True, False], ids=["ignores requests", "reads requests"])
+def test_a_plugin_whose_answers_are_kept_skips_a_class_too(ignores: bool) -> None:
+    class Kept:
+        name = "Kept"
+        reads = NODE
+        ignores_requests = ignores
+
+        @hookimpl
+        def pre_filter(self, pod: PodInfo) -> Status:
+            return SKIP_CLASS if pod.labels.get("skips") == "class" else SKIP
+
+        @hookimpl
+        def identity(self, pod: PodInfo) -> str | None:
+            return pod.labels.get("skips")
+
+    cache = scored(1, 2)
+    evaluator = make_runtime(cache, Kept).evaluator
+    of_class, of_pod = [cache.record(make_pod(of, labels={"skips": of})) for of in ("class", "pod")]
+
+    for _ in range(2):
+        assert evaluator.filter(of_class).cycle.skipped == {"Kept"}
+        assert not evaluator.filter(of_pod).cycle.skipped
 
 
 @pytest.mark.parametrize("point", ["pre_score", "bind", "permit"])
