@@ -171,13 +171,13 @@ class _WritingConnection(HttpConnection):
             return  # an interim answer; the final answer follows
         self.is_open = self.is_open and self._parser.should_keep_alive()
         if self._waiter is not None and not self._waiter.done():
-            head = _Head(b"".join(self._received)) if status >= 300 else _NO_HEAD
+            head = _RefusalHead(b"".join(self._received)) if status >= 300 else _NO_HEAD
             self._waiter.set_result(HttpAnswer(status, head.phrase, head.retry_after, b"".join(self._body)))
         if not self.is_open:
             self.close()
 
 
-class _Head:
+class _RefusalHead:
     """What has to be known of the head of an answer that is no success, read from all bytes since the request."""
 
     phrase = ""
@@ -211,7 +211,7 @@ class _Head:
         self._is_whole = self._parser.get_status_code() >= 200
 
 
-_NO_HEAD = _Head()
+_NO_HEAD = _RefusalHead()
 
 
 def check(may_send: MaySend) -> None:

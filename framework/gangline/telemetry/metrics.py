@@ -61,7 +61,7 @@ def point_label(point: str) -> str:
     return "".join(word.capitalize() for word in point.split("_"))
 
 
-class _Attempts(Collector):
+class AttemptsTotal(Collector):
     """The number of attempts: that of the durations, which is counted already."""
 
     def __init__(self, durations: Timings) -> None:
@@ -113,7 +113,7 @@ class Metrics:
         )
         self.families: list[Family] = [*self.timings]
         """Metrics outside of the registry that write their own lines; the scheduler adds its own."""
-        registry.register(_Attempts(self.attempts))
+        registry.register(AttemptsTotal(self.attempts))
         self.overruns = Counter(*families.OVERRUNS, registry=registry)
         self.pending = Gauge(*families.PENDING, registry=registry)
         self.groups = GroupMetrics(registry)
