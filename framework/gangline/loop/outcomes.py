@@ -42,12 +42,7 @@ class Outcomes:
         self._clock = cluster.clock
         self._wake = cluster.wake
         self._metrics = metrics
-        self._attempts = cache(
-            lambda result, profile: (
-                metrics.attempts_total.labels(result, profile),
-                metrics.attempts.series(result, profile),
-            )
-        )
+        self._attempts = cache(metrics.attempts.series)
 
     # Pods
 
@@ -224,9 +219,7 @@ class Outcomes:
         self._attempted(result, profile, now - unit.entered)
 
     def _attempted(self, result: str, profile: str, seconds: float) -> None:
-        number, durations = self._attempts(result, profile)
-        number.inc()
-        durations.observe(seconds)
+        self._attempts(result, profile).observe(seconds)
 
     def _tell(self, pod: PodInfo, message: str, is_error: bool, nominated: str | None) -> None:
         if nominated is not None:

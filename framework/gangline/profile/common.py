@@ -47,6 +47,8 @@ class PreFiltered(msgspec.Struct, eq=False):
     """The first rejection, with its plugin."""
     narrow: dict[str, Narrow] = {}
     skipped: set[str] = set()
+    unconcerned: set[str] = set()
+    """Of those that skip, the ones that skip each pod of the class."""
 
 
 def pre_filtered(impls: Iterable[Implementation], cycle: Cycle, pod: PodInfo, nodes: Nodes) -> PreFiltered:
@@ -61,6 +63,8 @@ def pre_filtered(impls: Iterable[Implementation], cycle: Cycle, pod: PodInfo, no
             found.narrow[impl.name] = answer
         elif answer.code in (Code.SKIP, Code.SKIP_CLASS):
             found.skipped.add(impl.name)
+            if answer.code is Code.SKIP_CLASS:
+                found.unconcerned.add(impl.name)
         elif not answer.is_success and found.rejected is None:
             found.rejected = answer.by(impl.name)
     return found

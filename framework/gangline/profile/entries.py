@@ -68,8 +68,10 @@ class Entry(msgspec.Struct, eq=False):
     """The filters that look at the pods of a node."""
     steady: BoolColumn = _NO_MASK
     """Where all other filters pass; changes only when a node itself changes."""
-    skipped: set[str] = set()
-    """Plugins that are called for each attempt, but have answered that no pod of this class concerns them."""
+    skipped: frozenset[str] = frozenset()
+    """Plugins that have answered that no pod of this class concerns them. An attempt keeps its set: a plugin that has
+    reserved something for a pod is called to bind it too.
+    """
     codes: dict[str, CodeColumn] = {}
     feasible: BoolColumn = _NO_MASK
     count: int = -1

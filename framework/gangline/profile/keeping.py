@@ -102,7 +102,7 @@ class Kept:
 
     def skips(self, entry: Entry, impl: Implementation) -> None:
         """A plugin that is called for each attempt has answered SKIP_CLASS."""
-        entry.skipped.add(impl.name)
+        entry.skipped |= {impl.name}
         if impl.ignores_requests:
             self.common.skips(entry.common_key, impl.name)
 
@@ -133,7 +133,7 @@ class Kept:
         log = self._log(reading)
         shared = {**common.shared, **cycle.export()}
         entry = Entry(key, common_key, reading, log, positions_in(log, before), shared, rejected, narrow, filters)
-        entry.skipped = {*common.skipping}
+        entry.skipped = frozenset(common.skipping | common.asked.unconcerned | own.unconcerned)
         entry.shared_bytes = quick_size_of(key, *entry.shared.values(), *narrow.values())
         entry.changing = [impl for impl in filters if (impl.reads or 0) & PODS]
         view, size = nodes.view(), nodes.size

@@ -203,6 +203,8 @@ class Moving:
 
     def move_helped(self, now: float) -> bool:
         """Move a slice of the units that something may help; returns whether a unit may be tried because of that."""
+        if not self._again and not self._next:
+            return False
         left, is_moved = SLICE, False
         for unit in self._helped(now):
             is_moved = is_moved or unit.place is not Place.GATED

@@ -59,7 +59,7 @@ def test_a_series_that_has_seen_nothing_is_left_out_unless_an_alert_needs_it() -
 
 def test_names_are_those_of_kube_scheduler() -> None:
     metrics = Metrics()
-    metrics.attempts_total.labels("scheduled", "default-scheduler").inc()
+    metrics.attempts.series("scheduled", "default-scheduler").observe(0.1)
     metrics.pending.labels("active").set(3)
 
     text = text_of(metrics)
