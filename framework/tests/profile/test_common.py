@@ -144,6 +144,41 @@ def test_the_answers_are_asked_for_again_after_a_change_of_a_node_and_not_after_
     assert world.ask(3) == [False, True, True, True]
 
 
+def test_after_a_change_of_a_node_plugins_are_asked_about_this_node_alone() -> None:
+    class Counts(Purple):
+        name = "Counts"
+
+        @hookimpl
+        def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:
+            self.calls.extend(nodes.names)
+            return (~nodes.label("rack").equals("a")).astype(np.uint8)
+
+        @hookimpl
+        def score(self, nodes: NodeView) -> ScoreColumn:
+            self.calls.extend(nodes.names)
+            return np.where(nodes.label("zone").exists, 10.0, 0.0)
+
+    world = World(Counts)
+    world.ask(1)
+    world.calls("Counts").clear()
+    world.cache.upsert_node(make_node("b", labels={"rack": "a"}))
+
+    assert world.ask(2) == [True, True, True]
+    assert world.calls("Counts") == ["b", "b"]
+
+
+def test_a_score_that_is_equal_on_all_nodes_but_one_decides_while_that_node_has_another_one() -> None:
+    world = World(Purple)
+    chosen = []
+    for number, labels in enumerate(({}, {"zone": "z"}, {})):
+        world.cache.upsert_node(make_node("c", labels={"rack": "a", **labels}))
+        filtered = world.runtime.filter(world.cache.record(make_pod("p", cpu=number + 1)))
+        row = world.runtime.choose(filtered)
+        chosen.append((world.cache.nodes.names[row], world.runtime.evaluator.scores_at(filtered, row)[1]))
+
+    assert chosen == [("a", []), ("c", [100.0]), ("a", [])]
+
+
 def test_one_entry_does_not_change_the_answers_that_others_share() -> None:
     world = World(Purple)
     first = world.cache.record(make_pod("first", cpu=1, **plain))
