@@ -27,7 +27,7 @@ from gangline.model import Container, PodSpec
 from gangline.profile.answers import are_all, codes_of, is_skipped, scores_of
 from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.sharing import written
-from gangline.sizes import BoundedCache, quick_size_of
+from gangline.sizes import CacheByUse, quick_size_of
 from gangline.state.changes import NODE
 from gangline.state.nodes import Nodes
 from gangline.state.pods import PodClass, PodInfo
@@ -38,6 +38,8 @@ _POINTS = ("pre_filter", "filter", "pre_score", "score")
 _ENTRY_BYTES = 4096
 _MOST_BYTES = 16 * 1024 * 1024
 """Memory for the answers of one profile; on a large cluster at least the newest four."""
+_BYTES_PER_NODE = 1024
+"""Memory if more answers are used again and again: enough for some 50 kinds of pods, one for each namespace and spec."""
 _FEWEST = 4
 _WITHOUT_REQUESTS = object()
 """The key in a class's memo for its spec without requests."""
@@ -114,7 +116,7 @@ def _size(key: Hashable, answers: CommonAnswers) -> int:
 class Common:
     """Keeps the answers of one profile's plugins that do not look at requests."""
 
-    def __init__(self, profile: CompiledProfile, nodes: Nodes) -> None:
+    def __init__(self, profile: CompiledProfile, nodes: Nodes, most_bytes: int = _MOST_BYTES) -> None:
         self._nodes = nodes
         at = {point: profile.points.get(point, ()) for point in _POINTS}
         others = {i.name for impls in at.values() for i in impls if not i.ignores_requests or i.reads != NODE}
@@ -124,7 +126,9 @@ class Common:
         """The plugins whose verdicts and scores are kept."""
         self._pre_filters, self._filters, self._scorers = mine["pre_filter"], mine["filter"], mine["score"]
         self._pre_scores = {impl.name: impl for impl in mine["pre_score"]}
-        self._kept: BoundedCache[Hashable, CommonAnswers] = BoundedCache(_MOST_BYTES, _size, _FEWEST)
+        self._kept: CacheByUse[Hashable, CommonAnswers] = CacheByUse(
+            most_bytes, lambda: max(most_bytes, _BYTES_PER_NODE * nodes.size), _size, _FEWEST
+        )
 
     def clear(self) -> None:
         """Drop all answers; for tests."""

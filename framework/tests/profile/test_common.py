@@ -26,7 +26,9 @@ from gangline import (
     unschedulable,
 )
 from gangline.api.cycle_state import StateKey
+from gangline.deadline import NO_DEADLINE
 from gangline.errors import PluginError
+from gangline.profile.common import Common
 from gangline.testing import cluster, make_node, make_pod, make_runtime
 
 ASKED = StateKey[str]("asked")
@@ -249,6 +251,23 @@ def test_where_a_plugin_wraps_a_hook_every_class_is_asked_about() -> None:
     world = World(Purple, Wraps)
 
     assert world.ask(1) == [True, False, True] and world.ask(2) == [False] * 3
+
+
+def test_answers_for_kinds_of_pods_that_come_in_turn_stay() -> None:
+    cache = cluster([make_node(f"n{number}") for number in range(200)])
+    runtime = make_runtime(cache, Purple)
+    common = Common(runtime.profile, cache.nodes, most_bytes=1)
+    asked = runtime.profile.plugins["Purple"].calls
+
+    def ask() -> int:
+        """How often the plugin is asked about pods of 10 namespaces in turn."""
+        asked.clear()
+        for number in range(10):
+            pod = cache.record(make_pod(f"p{number}", namespace=f"team-{number}"))
+            common.answers(common.key(pod.cls, ()), pod, NO_DEADLINE)
+        return len(asked)
+
+    assert [ask() for _ in range(6)][::5] == [20, 0]
 
 
 def test_a_fault_is_not_kept() -> None:
