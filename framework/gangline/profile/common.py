@@ -29,9 +29,9 @@ from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.sharing import written
 from gangline.sizes import CacheByUse, quick_size_of
 from gangline.state.changes import NODE
+from gangline.state.node_view import NodeView
 from gangline.state.nodes import Nodes
 from gangline.state.pods import PodClass, PodInfo
-from gangline.state.node_view import NodeView
 from gangline.status import BoolColumn, Code, CodeColumn, Narrow, ScoreColumn, Status, read_only
 
 _POINTS = ("pre_filter", "filter", "pre_score", "score")
@@ -39,7 +39,7 @@ _ENTRY_BYTES = 4096
 _MOST_BYTES = 16 * 1024 * 1024
 """Memory for the answers of one profile; on a large cluster at least the newest four."""
 _BYTES_PER_NODE = 1024
-"""Memory if more answers are used again and again: enough for some 50 kinds of pods, one for each namespace and spec."""
+"""Memory if more answers are used again and again: enough for some 50 of them, one for each namespace and spec."""
 _FEWEST = 4
 _WITHOUT_REQUESTS = object()
 """The key in a class's memo for its spec without requests."""
@@ -153,7 +153,10 @@ class Common:
         return kept
 
     def _refresh(self, answers: CommonAnswers, pod: PodInfo, deadline: Deadline) -> bool:
-        """Ask again about the nodes that have changed; False if asking about all is cheaper."""
+        """Ask again about the nodes that have changed; False if asking about all is cheaper.
+
+        Raises PluginError and DeadlineExceeded.
+        """
         nodes = self._nodes
         changes, position = nodes.placed, nodes.placed.position
         if answers.position == position or not changes.kinds_since(answers.position) & NODE:
@@ -175,9 +178,10 @@ class Common:
         for impl in self._filters:
             if (kept := answers.codes.get(impl.name)) is not None:
                 cycle.deadline.check()
-                codes = codes_of(impl, impl.call(cycle, pod, view), len(view))
-                answers.codes[impl.name] = read_only(written(kept, view.index, codes))
-                steady &= codes == 0
+                fresh = codes_of(impl, impl.call(cycle, pod, view), len(view))
+                steady &= fresh == 0
+                if (codes := written(kept, view.index, fresh)) is not kept:
+                    answers.codes[impl.name] = read_only(codes)
         answers.steady[view.index] = steady
 
     def _score_again(self, scores: CommonScores, cycle: Cycle, pod: PodInfo, view: NodeView) -> None:
