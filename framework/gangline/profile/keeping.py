@@ -33,6 +33,7 @@ from gangline.profile.entries import Entry, Scores, size
 from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.leading import BestRows
 from gangline.profile.narrowing import mask_of, nothing_left
+from gangline.profile.sharing import written
 from gangline.sizes import CacheByUse, quick_size_of
 from gangline.state.changes import PODS, ChangeLog, Changes, positions_in, positions_of, together
 from gangline.state.node_view import NodeView, Rows
@@ -140,7 +141,7 @@ class Kept:
         asked = []
         for impl in filters:
             if (known := common.codes.get(impl.name)) is not None:
-                entry.codes[impl.name] = known.copy()
+                entry.codes[impl.name] = known
                 continue
             deadline.check()
             entry.codes[impl.name] = codes_of(impl, impl.call(cycle, pod, view), size).copy()
@@ -324,7 +325,7 @@ class Kept:
             entry.shared = {**entry.shared, **exported}
         for impl in found.scorers:
             if impl.name in common.raw:
-                found.raw[impl.name] = common.raw[impl.name].copy()
+                found.raw[impl.name] = common.raw[impl.name]
                 found.constant[impl.name] = common.constant[impl.name]
                 continue
             check()
@@ -369,7 +370,7 @@ class Kept:
         if kept is None:
             scores.raw[impl.name] = raw if raw.flags.owndata and raw.flags.writeable else raw.copy()
         else:
-            kept[view.index] = raw
+            scores.raw[impl.name] = written(kept, view.index, raw)
 
     def leaders(self, entry: Entry, scores: Scores) -> BestRows:
         """The best feasible rows; made at the first call, because profiles with other scores never ask for them."""
