@@ -56,7 +56,7 @@ def documents() -> list[dict[str, Any]]:
     """Every YAML document on a page, the tutorial left out."""
     pages = (text for name, text in WRITTEN.items() if name != TUTORIAL)
     blocks = (block for text in pages for block in re.findall(r"^```yaml\n(.*?)^```$", text, re.DOTALL | re.MULTILINE))
-    return [document for block in blocks for document in yaml.safe_load_all(block)]
+    return [document for block in blocks for document in yaml.load_all(block, yaml.CSafeLoader)]
 
 
 def of_kind(kind: str) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ def placed(job: dict[str, Any]) -> list[Pod]:
     """The pods of a Job after a while on the nodes of the example, with racks and blocks for leaves and spines."""
     clock = VirtualClock()
     server = InMemoryServer(clock)
-    for node in yaml.safe_load_all(NODES.read_text(encoding="utf-8")):
+    for node in yaml.load_all(NODES.read_text(encoding="utf-8"), yaml.CSafeLoader):
         labels = node["metadata"]["labels"]
         labels["topology.kubernetes.io/rack"] = labels[LEAF]
         labels["topology.kubernetes.io/block"] = labels[SPINE]
