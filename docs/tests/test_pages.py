@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import yaml
+from framework.tests.invoking import invoked
 
 from gangline import config
 from gangline.commands.profiles import installed
@@ -194,9 +194,8 @@ def test_the_map_of_the_folders_names_them_all() -> None:
 
 def test_the_front_page_shows_what_make_run_prints() -> None:
     shown = re.findall(r"^    (\S+) +([█░]+ \d+/\d+) +(\d+/\d+) ", FRONT["README.md"], re.MULTILINE)
-    command = [sys.executable, "-m", "gangline", "simulate", "examples/quickstart"]
 
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+    printed = invoked("simulate", ROOT / "examples/quickstart")
 
     assert len(shown) == 5
     assert re.findall(r"^(\S+) +([█░]+ \d+/\d+) +(\d+/\d+) ", printed, re.MULTILINE) == shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +18,16 @@ Case = dict[str, Any]
 DATA = Path(__file__).parent / "data" / "kube-scheduler-v1.36.2.jsonl.gz"
 
 
-class OfFamily(msgspec.Struct):
-    family: str
-
-
-def read_lines() -> dict[str, list[bytes]]:
-    """The lines with the cases of each family. A case is read from its line when it is judged."""
-    families: dict[str, list[bytes]] = defaultdict(list)
+def read_cases() -> dict[str, list[Case]]:
+    families: dict[str, list[Case]] = defaultdict(list)
     with gzip.open(DATA) as lines:
         for line in lines:
-            families[msgspec.json.decode(line, type=OfFamily).family].append(line)
+            case: Case = msgspec.json.decode(line)
+            families[case["family"]].append(case)
     return families
 
 
-LINES = read_lines()
-
-
-def read(lines: Iterable[bytes]) -> list[Case]:
-    return [msgspec.json.decode(line) for line in lines]
+CASES = read_cases()
 
 
 def judged(case: Case, pod: Mapping[str, Any]) -> Case:
@@ -64,9 +56,9 @@ def differences(case: Case, got: Case) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("family", sorted(LINES))
+@pytest.mark.parametrize("family", sorted(CASES))
 def test_every_recorded_verdict_is_the_same(family: str) -> None:
-    cases = read(LINES[family][:: max(1, 50 // settings().max_examples)])  # one of five in the inner loop, each in CI
+    cases = CASES[family][:: max(1, 50 // settings().max_examples)]  # one of five in the inner loop, each in CI
 
     wrong = {case["id"]: found for case in cases if (found := differences(case, judged(case, case["input"]["pod"])))}
 
@@ -75,7 +67,7 @@ def test_every_recorded_verdict_is_the_same(family: str) -> None:
 
 def test_a_pod_as_a_user_wrote_it_gets_the_same_verdict_as_after_an_api_server() -> None:
     first, least = (12, 50) if settings().derandomize else (4, 20)  # of each family a third in the inner loop
-    submitted = [case for lines in LINES.values() for case in read(lines[:first]) if "pod_submitted" in case["input"]]
+    submitted = [case for cases in CASES.values() for case in cases[:first] if "pod_submitted" in case["input"]]
 
     wrong = {c["id"]: found for c in submitted if (found := differences(c, judged(c, c["input"]["pod_submitted"])))}
 
@@ -84,4 +76,4 @@ def test_a_pod_as_a_user_wrote_it_gets_the_same_verdict_as_after_an_api_server()
 
 
 def test_the_set_is_the_whole_one() -> None:
-    assert sum(len(lines) for lines in LINES.values()) == 665
+    assert sum(len(cases) for cases in CASES.values()) == 665
