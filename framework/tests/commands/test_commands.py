@@ -270,14 +270,15 @@ def test_a_command_whose_package_is_missing_says_so() -> None:
 
 
 def test_a_new_plugin_brings_a_test_arguments_and_a_case_that_pass(
-    site: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path_factory.mktemp("new") / "prefer-rack"
+    folder, site = tmp_path / "prefer-rack", tmp_path / "site"
     invoked("plugins", "new", "PreferRack", "--directory", folder)
     install_source(folder, site)
     environment = {**os.environ, "PYTHONPATH": str(site)}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # the tests need none, and they take long to load
     words = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
+    monkeypatch.syspath_prepend(site)
     monkeypatch.setenv("COLUMNS", "200")
 
     tested = subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True)
