@@ -435,7 +435,7 @@ def test_one_writer_looks_for_room_and_wakes_the_others() -> None:
         at_work.append(obj.note)
         await asyncio.Event().wait()
 
-    desk.client.create = create  # type: ignore[method-assign]  # each write takes for ever
+    desk.client.create = create  # type: ignore[method-assign, assignment]  # each write takes for ever
 
     async def story() -> int:
         desk.pending = 1
