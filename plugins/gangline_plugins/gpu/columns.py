@@ -7,7 +7,9 @@ row. The rows are those of the cluster's state: a node has the same row in all c
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,78 +21,67 @@ NO_CLASS = -1
 _INITIAL_CAPACITY = 64
 Index = slice | Rows
 _EMPTY = {"link_class": NO_CLASS, "replicas": 1, "heartbeat": np.inf, "lost": -np.inf}
+"""What rows without a value have in these columns; in all others 0."""
+_Value = TypeVar("_Value", bound=np.generic)
 
 
+def _no_rows(dtype: type[_Value], *places: int) -> Callable[[], NDArray[_Value]]:
+    return lambda: np.empty((0, *places), dtype)
+
+
+_FLAGS, _MASKS, _NUMBERS, _TIMES = _no_rows(np.bool_), _no_rows(np.uint32), _no_rows(np.int32), _no_rows(np.float64)
+_OF_DEVICES, _SMALL_OF_DEVICES = _no_rows(np.int32, MOST_DEVICES), _no_rows(np.int16, MOST_DEVICES)
+
+
+@dataclass(eq=False)
 class Columns:
     """Masks are uint32, with bit i for device i; per-device columns have 16 entries per row."""
 
-    known: NDArray[np.bool_]
+    known: NDArray[np.bool_] = field(default_factory=_FLAGS)
     """Whether the node has a report that can be used."""
-    unusable: NDArray[np.bool_]
+    unusable: NDArray[np.bool_] = field(default_factory=_FLAGS)
     """Whether the node has a report that cannot be used."""
-    present: NDArray[np.uint32]
-    healthy: NDArray[np.uint32]
-    unknown: NDArray[np.uint32]
+    present: NDArray[np.uint32] = field(default_factory=_MASKS)
+    healthy: NDArray[np.uint32] = field(default_factory=_MASKS)
+    unknown: NDArray[np.uint32] = field(default_factory=_MASKS)
     """Devices of unknown health."""
-    mig: NDArray[np.uint32]
+    mig: NDArray[np.uint32] = field(default_factory=_MASKS)
     """Devices that are divided into MIG instances."""
-    busy: NDArray[np.uint32]
+    busy: NDArray[np.uint32] = field(default_factory=_MASKS)
     """Devices that have any pod."""
-    whole: NDArray[np.uint32]
+    whole: NDArray[np.uint32] = field(default_factory=_MASKS)
     """Devices that one pod has for itself, or that a scheduling map names."""
-    link_class: NDArray[np.int32]
-    milli: NDArray[np.int16]
+    link_class: NDArray[np.int32] = field(default_factory=_NUMBERS)
+    milli: NDArray[np.int16] = field(default_factory=_SMALL_OF_DEVICES)
     """Free thousandths of each device."""
-    memory: NDArray[np.int32]
+    memory: NDArray[np.int32] = field(default_factory=_OF_DEVICES)
     """Free MiB of each device."""
-    memory_total: NDArray[np.int32]
-    heartbeat: NDArray[np.float64]
+    memory_total: NDArray[np.int32] = field(default_factory=_OF_DEVICES)
+    heartbeat: NDArray[np.float64] = field(default_factory=_TIMES)
     """The time of the last report, in seconds since the epoch; infinite without a report or without a time in
     it.
     """
-    lost: NDArray[np.float64]
+    lost: NDArray[np.float64] = field(default_factory=_TIMES)
     """When it was noticed that the report of the node is gone, in seconds since the epoch. Infinite until somebody
     has looked at the time; -infinite for a node with a report, and for one that never had any.
     """
-    replicas: NDArray[np.int32]
+    replicas: NDArray[np.int32] = field(default_factory=_NUMBERS)
     """The replicas that the device plugin makes of each device; 1 if it makes none."""
-    mps: NDArray[np.bool_]
+    mps: NDArray[np.bool_] = field(default_factory=_FLAGS)
     """Whether the device plugin shares devices by MPS."""
-    mig_single: NDArray[np.bool_]
+    mig_single: NDArray[np.bool_] = field(default_factory=_FLAGS)
     """Whether `nvidia.com/gpu` stands for a MIG instance."""
-    ports: NDArray[np.int32]
+    ports: NDArray[np.int32] = field(default_factory=_NUMBERS)
     """RDMA ports that are up."""
-    cu_file: NDArray[np.bool_]
-    hcas: NDArray[np.int32]
+    cu_file: NDArray[np.bool_] = field(default_factory=_FLAGS)
+    hcas: NDArray[np.int32] = field(default_factory=_NUMBERS)
     """The number of the node's set of RDMA adapters."""
-    instances: dict[str, NDArray[np.int16]]
+    instances: dict[str, NDArray[np.int16]] = field(default_factory=dict)
     """For each MIG profile the number of instances on each node."""
-    free_instances: dict[str, NDArray[np.int16]]
+    free_instances: dict[str, NDArray[np.int16]] = field(default_factory=dict)
 
-    def __init__(self) -> None:
-        capacity = _INITIAL_CAPACITY
-        self.known = np.zeros(capacity, dtype=np.bool_)
-        self.unusable = np.zeros(capacity, dtype=np.bool_)
-        self.present = np.zeros(capacity, dtype=np.uint32)
-        self.healthy = np.zeros(capacity, dtype=np.uint32)
-        self.unknown = np.zeros(capacity, dtype=np.uint32)
-        self.mig = np.zeros(capacity, dtype=np.uint32)
-        self.busy = np.zeros(capacity, dtype=np.uint32)
-        self.whole = np.zeros(capacity, dtype=np.uint32)
-        self.link_class = np.full(capacity, NO_CLASS, dtype=np.int32)
-        self.milli = np.zeros((capacity, MOST_DEVICES), dtype=np.int16)
-        self.memory = np.zeros((capacity, MOST_DEVICES), dtype=np.int32)
-        self.memory_total = np.zeros((capacity, MOST_DEVICES), dtype=np.int32)
-        self.heartbeat = np.full(capacity, np.inf)
-        self.lost = np.full(capacity, -np.inf)
-        self.replicas = np.ones(capacity, dtype=np.int32)
-        self.mps = np.zeros(capacity, dtype=np.bool_)
-        self.mig_single = np.zeros(capacity, dtype=np.bool_)
-        self.ports = np.zeros(capacity, dtype=np.int32)
-        self.cu_file = np.zeros(capacity, dtype=np.bool_)
-        self.hcas = np.zeros(capacity, dtype=np.int32)
-        self.instances = {}
-        self.free_instances = {}
+    def __post_init__(self) -> None:
+        self.grow(_INITIAL_CAPACITY)
 
     @property
     def capacity(self) -> int:
