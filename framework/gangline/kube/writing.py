@@ -171,8 +171,11 @@ class _WritingConnection(HttpConnection):
             return  # an interim answer; the final answer follows
         self.is_open = self.is_open and self._parser.should_keep_alive()
         if self._waiter is not None and not self._waiter.done():
-            head = _RefusalHead(b"".join(self._received)) if status >= 300 else _NO_HEAD
-            self._waiter.set_result(HttpAnswer(status, head.phrase, head.retry_after, b"".join(self._body)))
+            phrase, retry_after = "", None
+            if status >= 300:
+                head = _RefusalHead(b"".join(self._received))
+                phrase, retry_after = head.phrase, head.retry_after
+            self._waiter.set_result(HttpAnswer(status, phrase, retry_after, b"".join(self._body)))
         if not self.is_open:
             self.close()
 
@@ -183,7 +186,7 @@ class _RefusalHead:
     phrase = ""
     retry_after: str | None = None
 
-    def __init__(self, received: bytes = b"") -> None:
+    def __init__(self, received: bytes) -> None:
         self._parser = httptools.HttpResponseParser(self)
         self._is_whole = False
         with suppress(httptools.HttpParserError):  # for what comes after the answer, which is the connection's fault
@@ -209,9 +212,6 @@ class _RefusalHead:
     def on_headers_complete(self) -> None:
         """A head is whole: that of the answer itself or of an interim answer."""
         self._is_whole = self._parser.get_status_code() >= 200
-
-
-_NO_HEAD = _RefusalHead()
 
 
 def check(may_send: MaySend) -> None:

@@ -33,8 +33,6 @@ class Housekeeping:
         """What the gauges say of the cache."""
         self._lists: list[tuple[str, int]] = []
         """The resource of each informer, and its number of lists, when the gauges were set."""
-        self._relists: Counter[str] = Counter()
-        """What the gauges say of each resource."""
         self.topology_metrics = TopologyMetrics(cache)
         metrics.families.append(self.topology_metrics)
 
@@ -73,8 +71,8 @@ class Housekeeping:
         relists: Counter[str] = Counter()
         for resource, number in lists:
             relists[resource] += number
-        for resource in self._relists.keys() - relists.keys():
+        for resource in {resource for resource, _ in self._lists} - relists.keys():
             self._metrics.informer_relists.remove(resource)
         for resource, number in relists.items():
             self._metrics.informer_relists.labels(resource).set(number)
-        self._lists, self._relists = lists, relists
+        self._lists = lists
