@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -49,21 +50,25 @@ def test_a_slice_is_the_nodes_own_and_says_how_many_there_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("offer", "expected"),
+    ("offered", "expected"),
     [
-        (gpus(0), []),
-        (gpus(128), [(0, 128)]),
-        (gpus(129), [(0, 128), (0, 1)]),
-        (gpus(64, 3), [(0, 64)]),
-        (gpus(65, 3), [(0, 64), (0, 1)]),
+        (lambda: gpus(0), []),
+        (lambda: gpus(128), [(0, 128)]),
+        (lambda: gpus(129), [(0, 128), (0, 1)]),
+        (lambda: gpus(64, 3), [(0, 64)]),
+        (lambda: gpus(65, 3), [(0, 64), (0, 1)]),
         (
-            devices.of_reading(hardware.dgx_h100(), with_partitions=True),
+            lambda: devices.of_reading(hardware.dgx_h100(), with_partitions=True),
             [(8, 0), (0, 64), (0, 64), (0, 24)],
         ),
     ],
     ids=["nothing", "a full one", "one more", "taints", "one more with taints", "partitions"],
 )
-def test_slices_are_as_large_as_the_api_server_takes_them(offer: Offer, expected: list[tuple[int, int]]) -> None:
+def test_slices_are_as_large_as_the_api_server_takes_them(
+    offered: Callable[[], Offer], expected: list[tuple[int, int]]
+) -> None:
+    offer = offered()
+
     assert sizes(offer) == expected
     assert {each.spec.pool.resource_slice_count for each in made(offer).values()} <= {len(expected)}
 

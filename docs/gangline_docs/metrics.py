@@ -14,7 +14,7 @@ from gangline.overview import topology_metrics
 from gangline.profile.registry import Catalog
 from gangline.telemetry.distribution import Distribution
 from gangline.telemetry.group_metrics import Placements
-from gangline.telemetry.metrics import Metrics
+from gangline.telemetry.metrics import AttemptsTotal, Metrics
 from gangline.testing import FakeHandle, cluster, make_runtime
 from gangline_agent.metrics import NodeMetrics
 from gangline_docs.markdown import code, page, prose, table
@@ -142,7 +142,7 @@ def _collectors(registry: CollectorRegistry) -> list[Any]:
     return [
         each
         for each in registry._collector_to_names
-        if isinstance(each, MetricWrapperBase | Distribution | Placements | Failures)
+        if isinstance(each, MetricWrapperBase | AttemptsTotal | Distribution | Placements | Failures)
     ]
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import yaml
+from framework.tests.invoking import invoked
 
 from gangline import config
 from gangline.commands.profiles import installed
@@ -56,7 +56,7 @@ def documents() -> list[dict[str, Any]]:
     """Every YAML document on a page, the tutorial left out."""
     pages = (text for name, text in WRITTEN.items() if name != TUTORIAL)
     blocks = (block for text in pages for block in re.findall(r"^```yaml\n(.*?)^```$", text, re.DOTALL | re.MULTILINE))
-    return [document for block in blocks for document in yaml.safe_load_all(block)]
+    return [document for block in blocks for document in yaml.load_all(block, yaml.CSafeLoader)]
 
 
 def of_kind(kind: str) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ def placed(job: dict[str, Any]) -> list[Pod]:
     """The pods of a Job after a while on the nodes of the example, with racks and blocks for leaves and spines."""
     clock = VirtualClock()
     server = InMemoryServer(clock)
-    for node in yaml.safe_load_all(NODES.read_text(encoding="utf-8")):
+    for node in yaml.load_all(NODES.read_text(encoding="utf-8"), yaml.CSafeLoader):
         labels = node["metadata"]["labels"]
         labels["topology.kubernetes.io/rack"] = labels[LEAF]
         labels["topology.kubernetes.io/block"] = labels[SPINE]
@@ -194,9 +194,8 @@ def test_the_map_of_the_folders_names_them_all() -> None:
 
 def test_the_front_page_shows_what_make_run_prints() -> None:
     shown = re.findall(r"^    (\S+) +([█░]+ \d+/\d+) +(\d+/\d+) ", FRONT["README.md"], re.MULTILINE)
-    command = [sys.executable, "-m", "gangline", "simulate", "examples/quickstart"]
 
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+    printed = invoked("simulate", ROOT / "examples/quickstart")
 
     assert len(shown) == 5
     assert re.findall(r"^(\S+) +([█░]+ \d+/\d+) +(\d+/\d+) ", printed, re.MULTILINE) == shown

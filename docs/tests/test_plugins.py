@@ -83,7 +83,7 @@ def blocks(text: str, language: str) -> list[str]:
 def documents() -> Iterator[dict[str, Any]]:
     """Every YAML document of both READMEs."""
     for block in (*blocks(FRONT, "yaml"), *blocks(HERE, "yaml")):
-        yield from yaml.safe_load_all(block)
+        yield from yaml.load_all(block, yaml.CSafeLoader)
 
 
 def configurations() -> list[str]:

@@ -6,27 +6,18 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from framework.tests.installing import install_source
+from framework.tests.invoking import invoked
 
 from gangline.commands.plugins import plugins
 from gangline_docs.site import filled
 
 PAGE = (Path(__file__).parents[1] / "writing-a-plugin.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r'^```(\w+) title="([^"]+)"\n(.*?)^```$', re.DOTALL | re.MULTILINE)
-
-
-def ran(folder: Path, *words: str) -> str:
-    """What a program of this Python writes in a folder, where the plugin is installed; it must succeed."""
-    environment = {**os.environ, "PYTHONPATH": str(folder / "site"), "COLUMNS": "200"}
-    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # the tests need none, and they take long to load
-    done = subprocess.run(
-        [sys.executable, "-m", *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -41,17 +32,38 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_tests_of_the_tutorial_pass(package: Path) -> None:
-    assert "2 passed" in ran(package, "pytest", "-q", "-p", "no:cacheprovider", "test_quiet_nodes.py")
+    environment = {**os.environ, "PYTHONPATH": str(package / "site")}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # the tests need none, and they take long to load
+    words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_quiet_nodes.py")
+
+    done = subprocess.run(
+        [sys.executable, *words], cwd=package, env=environment, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
 
 
-def test_the_plugin_is_found(package: Path) -> None:
-    assert "QuietNodes" in ran(package, "gangline", "plugins", "list")
+@pytest.fixture
+def installed(package: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The package is installed in this process, which stands in its folder."""
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(package)
+    monkeypatch.syspath_prepend(package / "site")
+    yield
+    sys.modules.pop("quiet_nodes", None)
 
 
-def test_the_plugin_decides_as_the_page_says(package: Path) -> None:
+@pytest.mark.usefixtures("installed")
+def test_the_plugin_is_found() -> None:
+    assert "QuietNodes" in invoked("plugins", "list")
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_plugin_decides_as_the_page_says() -> None:
     said = next(text for _, name, text in BLOCK.findall(PAGE) if name == "What it prints")
 
-    printed = ran(package, "gangline", "explain", "-f", "case.yaml", "--config", "profile.yaml")
+    printed = invoked("explain", "-f", "case.yaml", "--config", "profile.yaml")
 
     assert [line.split() for line in printed.splitlines()] == [line.split() for line in said.splitlines()]
 

@@ -14,15 +14,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiohttp
-from kubernetes import client as official
-from kubernetes import config as official_config
 
 from gangline_e2e.discovery import DISCOVERY, Kind, read_kinds
 from gangline_e2e.errors import HarnessError, Refused, WaitedTooLong
 from gangline_e2e.workloads import Manifest, Manifests, binding
+
+if TYPE_CHECKING:
+    from kubernetes.client import Configuration
 
 T = TypeVar("T")
 POLL_S = 0.1
@@ -43,6 +44,9 @@ SWEPT = frozenset({"delete", "list"})
 @asynccontextmanager
 async def connect(kubeconfig: Path, namespace: str = "default") -> AsyncIterator[Api]:
     """A client with the credentials of a kubeconfig file, until the block ends."""
+    from kubernetes import client as official  # it takes 0.2 s, and every run of the unit tests imports this module
+    from kubernetes import config as official_config
+
     settings = official.Configuration()
     official_config.load_kube_config(str(kubeconfig), client_configuration=settings)  # type: ignore[no-untyped-call]  # ships no annotations
     opened: list[socket.socket] = []
@@ -429,7 +433,7 @@ async def _map(do: Callable[[Any], Awaitable[T]], items: Iterable[Any], concurre
     return [task.result() for task in tasks]
 
 
-def _tls(settings: official.Configuration) -> Any:
+def _tls(settings: Configuration) -> Any:
     """The TLS context for a loaded kubeconfig; True, aiohttp's default, for plain HTTP."""
     if not settings.host.startswith("https:"):
         return True

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
-from kubernetes.utils.quantity import parse_quantity
-
 from gangline_e2e.workloads import Manifest, Manifests, is_bound
 
 Amounts = dict[str, Decimal]
@@ -85,6 +83,8 @@ def _requested(container: Manifest) -> Amounts:
 
 
 def _amounts(quantities: dict[str, Any]) -> Amounts:
+    from kubernetes.utils.quantity import parse_quantity  # loads the whole client, which takes 0.2 s
+
     return {
         resource: parse_quantity(quantity)  # type: ignore[no-untyped-call]  # ships no annotations
         for resource, quantity in quantities.items()

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from gangline import model
@@ -14,7 +15,7 @@ from gangline.api.outlook import ExpectedStart
 from gangline.clock import SystemClock, rfc3339
 from gangline.errors import GanglineError
 from gangline.groups import Groups
-from gangline.kube.resources import GPU_NODE_STATUSES
+from gangline.kube.resources import GPU_NODE_STATUSES, RESOURCE_CLAIMS
 from gangline.page.expecting import Expecting
 from gangline.page.feed import Feed, Look
 from gangline.page.history import ClusterHistory
@@ -203,6 +204,13 @@ class MadeUp:
         ]
         status = GpuNodeStatusStatus(total=8, devices=devices)
         self.cache.store(GPU_NODE_STATUSES).upsert(GpuNodeStatus(model.ObjectMeta(name=f"node-{node}"), status=status))
+
+    def claim(self, name: str, node: int, gpus: Iterable[int], namespace: str = "team") -> None:
+        """Add a ResourceClaim that has these GPUs, and that no pod uses."""
+        results = [{"driver": "gpu.nvidia.com", "pool": f"node-{node}", "device": f"gpu-{gpu}"} for gpu in gpus]
+        metadata = {"name": name, "namespace": namespace}
+        claim = {"metadata": metadata, "status": {"allocation": {"devices": {"results": results}}}}
+        self.cache.store(RESOURCE_CLAIMS).upsert(msgspec.convert(claim, model.ResourceClaim))
 
     def change_node(self, number: int, **more: Any) -> None:
         """Add a node with these properties, or change it."""

@@ -23,7 +23,7 @@ def schemas() -> Mapping[str, Any]:
     """The schema of each custom resource, by its plural and group."""
     found = {}
     for path in sorted(CRDS.glob("*.yaml")):
-        for document in yaml.safe_load_all(path.read_text("utf-8")):
+        for document in yaml.load_all(path.read_text("utf-8"), yaml.CSafeLoader):
             if document and document.get("kind") == "CustomResourceDefinition":
                 spec = document["spec"]
                 name = f"{spec['names']['plural']}.{spec['group']}"

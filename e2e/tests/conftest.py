@@ -8,14 +8,13 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import pytest
 import pytest_asyncio
 
 from gangline_e2e import binaries, processes, sources
 from gangline_e2e.api import Api
-from gangline_e2e.browser import Browser, chromium, find_chromium
 from gangline_e2e.chart import Helm
 from gangline_e2e.errors import NoControlPlane
 from gangline_e2e.gpu_crds import install
@@ -25,6 +24,9 @@ from gangline_e2e.processes import Process
 from gangline_e2e.scheduler import Gangline
 from gangline_e2e.sources import Cluster
 from gangline_e2e.workloads import Manifest
+
+if TYPE_CHECKING:
+    from gangline_e2e.browser import Browser
 
 HERE = Path(__file__).parent
 StartControlPlane = Callable[[Options], ControlPlane]
@@ -40,6 +42,8 @@ class StartGangline(Protocol):
 @pytest.fixture(scope="session")
 def chromium_program() -> str:
     """The browser. Where it cannot be installed, WITHOUT_BROWSER=1 has the tests that need one skipped, in CI too."""
+    from gangline_e2e.browser import find_chromium  # takes 0.1 s, and the unit tests below this folder need no browser
+
     program = find_chromium()
     if program is None:
         missing = "there is no chromium to look at the page: apt-get install chromium"
@@ -65,6 +69,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def started(chromium_program: str) -> AsyncIterator[Browser]:
     """A chromium for all stories."""
+    from gangline_e2e.browser import chromium
+
     async with chromium(chromium_program) as found:
         yield found
 

@@ -30,6 +30,17 @@ LIGHT = """() => {
   return data[0] + data[1] + data[2] > 600;
 }"""
 """Whether the map has a light background."""
+FILLED = """() => {
+  const map = document.getElementById("canvas"), copy = new OffscreenCanvas(map.width, map.height).getContext("2d");
+  copy.drawImage(map, 0, 0);
+  const { data } = copy.getImageData(0, 0, map.width, map.height), across = new Set(), down = new Set();
+  const isEmpty = (at) => data[at] === data[0] && data[at + 1] === data[1] && data[at + 2] === data[2];
+  for (let at = 0; at < data.length; at += 4)
+    if (!isEmpty(at)) across.add((at / 4) % map.width), down.add(Math.floor(at / 4 / map.width));
+  const long = (found) => Math.max(...found) - Math.min(...found);
+  return (long(across) * long(down)) / (map.width * map.height);
+}"""
+"""The part of the map that the rectangle around the drawing takes."""
 SCRIPT = "<script>document.title='pwned'</script><img src=x onerror=document.title='pwned'>"
 
 
@@ -249,6 +260,37 @@ async def test_what_is_chosen_is_let_go_in_every_view(browser: Browser) -> None:
         await expect(details).to_be_focused()
 
 
+@pytest.mark.parametrize("width", [360, 1280], ids=["phone", "screen"])
+async def test_close_is_in_reach_however_long_the_details_are(browser: Browser, width: int) -> None:
+    shown = MadeUp(64)
+    shown.fill(1, 64)
+    async with shown.served() as url, browser.open(url, viewport={"width": width, "height": 740}) as page:
+        await view(page, "Workloads")
+        await page.get_by_role("button", name="team-0/gang-0").click()
+        await page.locator("#details li").last.scroll_into_view_if_needed()
+        close = page.locator("#details").get_by_role("button", name="Close")
+        await expect(close).to_be_in_viewport(ratio=1)
+        await close.click()
+
+        await expect(page.locator("#details")).to_have_text("Choose a node or a workload.")
+
+
+async def test_a_claim_that_no_pod_uses_is_named_with_its_gpus(browser: Browser) -> None:
+    shown = MadeUp(2)
+    shown.claim("spare", 1, [2, 3, 4])
+    async with shown.served() as url, browser.open(url) as page:
+        await view(page, "Workloads")
+        await expect(page.locator("#workloads tbody tr")).to_contain_text("ResourceClaim")
+        await expect(page.locator("#workloads tbody td.number").nth(2)).to_have_text("3")
+        await page.get_by_role("button", name="team/spare").click()
+        await expect(page.locator("#details")).to_contain_text("3 GPUs on 1 node; no pod uses the claim there")
+        await page.get_by_label("Namespace").select_option("team")
+        await view(page, "Nodes")
+
+        await expect(page.locator("#nodes tbody tr")).to_have_count(1)
+        await expect(page.locator("#nodes tbody tr")).to_contain_text("node-1")
+
+
 async def test_a_cluster_without_nodes_and_a_filter_that_nothing_fits_are_said(browser: Browser) -> None:
     shown = MadeUp(0)
     async with shown.served() as url, browser.open(url) as page:
@@ -361,6 +403,26 @@ async def test_the_page_fits_on_a_phone(browser: Browser) -> None:
         await row.get_by_role("button").click()
         await expect(page.locator("#details h2")).to_be_in_viewport()
         assert await hindrances(page) == []
+
+
+@pytest.mark.parametrize(("width", "height"), [(360, 740), (1280, 800)], ids=["phone", "screen"])
+@pytest.mark.parametrize("nodes", [64, 128, 512])
+async def test_the_map_is_as_large_as_its_place_allows(browser: Browser, nodes: int, width: int, height: int) -> None:
+    async with (
+        MadeUp(nodes).served() as url,
+        browser.open(url, viewport={"width": width, "height": height}) as page,
+    ):
+        await first_picture(page)
+
+        assert await page.evaluate(FILLED) > 0.4
+
+
+async def test_the_map_is_laid_out_anew_when_a_phone_is_turned(browser: Browser) -> None:
+    async with MadeUp(64).served() as url, browser.open(url, viewport={"width": 1280, "height": 600}) as page:
+        await first_picture(page)
+        await page.set_viewport_size({"width": 360, "height": 740})
+
+        await page.wait_for_function(f"() => ({FILLED})() > 0.7")
 
 
 async def test_five_thousand_nodes_are_moved_without_a_jerk(browser: Browser) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 
 
 class SystemClock:
@@ -20,5 +22,12 @@ class SystemClock:
 
 def rfc3339(seconds: float, micros: bool = False) -> str:
     """Seconds since the epoch as Kubernetes writes them: metav1.Time, or MicroTime."""
-    moment = datetime.fromtimestamp(seconds, UTC)  # isoformat takes a third of the time of strftime
-    return f"{moment.isoformat(timespec='microseconds' if micros else 'seconds').removesuffix('+00:00')}Z"
+    part, whole = math.modf(seconds)
+    second, micro = divmod(int(whole) * 1_000_000 + round(part * 1e6), 1_000_000)
+    return f"{_second(second)}.{micro:06}Z" if micros else f"{_second(second)}Z"
+
+
+@lru_cache(maxsize=64)
+def _second(seconds: int) -> str:
+    """Whole seconds; many events fall into one."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().removesuffix("+00:00")

@@ -18,7 +18,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from gangline.errors import GanglineError
-from gangline.process.lines import Lines
+from gangline.process.lines import Lines, visible
 from gangline.process.memory import nothing_collected
 from gangline.process.version import version_option
 
@@ -105,11 +105,14 @@ class _Lazy(click.Group):
 
 
 def _summary(name: str) -> str:
-    """The summary of a command in `--help`; a command of another distribution is imported for it."""
+    """The summary of a command in `--help`; a command is imported only if its source does not say the summary."""
     if name in SUMMARIES:
         return SUMMARIES[name]
+    from gangline.commands.summaries import written_summary
+
+    where = added()[name].value
     try:
-        return load(name, added()[name].value).get_short_help_str(_WIDEST)
+        return written_summary(name, where, _WIDEST) or load(name, where).get_short_help_str(_WIDEST)
     except click.ClickException as error:
         return f"Cannot be used: {error.message}"
 
@@ -165,7 +168,7 @@ def main(program: str | None = None) -> None:
         error.show()
         sys.exit(1)
     except GanglineError as error:
-        Lines(sys.stderr).write(f"gangline: {error}")  # nobody may read it, and the process has to end
+        Lines(sys.stderr).write(f"gangline: {visible(str(error))}")  # nobody may read it, and the process has to end
         sys.exit(error.exit_code)
     except OSError as error:
         if error.errno != errno.ENOSPC:

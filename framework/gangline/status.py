@@ -112,8 +112,8 @@ SKIP: Final = Status(Code.SKIP)
 """From pre_filter and pre_score: leave this plugin out for this pod. From bind: let the next plugin bind."""
 
 SKIP_CLASS: Final = Status(Code.SKIP_CLASS)
-"""From pre_filter, instead of SKIP: the plugin concerns no pod of this class; reserve and permit do not call it either.
-"""
+"""From pre_filter, instead of SKIP: the plugin concerns no pod of this class; reserve, permit, pre_bind and post_bind
+do not call it either."""
 
 
 def unschedulable(*reasons: str, resolvable: bool = True) -> Status:

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import re
 import ssl
+import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,24 +80,27 @@ class Process:
             return answer.status
 
 
-@pytest.fixture
-async def process(tmp_path: Path) -> AsyncIterator[Process]:
-    authority = Authority(tmp_path, "authority")
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """One for all tests: what they do to it must harm no other request."""
+    authority = Authority(tmp_path_factory.mktemp("webhook"), "authority")
     pair = authority.server("webhook")
     words = ["--tls-cert-file", str(pair.certificate), "--tls-private-key-file", str(pair.key), "--no-claims"]
     words += ["--addr", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--secure-listen="]
     command = [sys.executable, "-m", "gangline", "webhook", *words]
-    running = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
-    assert running.stderr is not None
-    found = None
-    while found is None:
-        line = (await running.stderr.readline()).decode()
-        assert line, "it has ended"
-        found = re.search(r"reviews on port (\d+), health on port (\d+)", line)
-    yield Process(running.pid, int(found[1]), int(found[2]), ssl.create_default_context(cafile=authority.certificate))
-    assert running.returncode is None
-    running.terminate()
-    await running.communicate()
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        found = None
+        while found is None:
+            line = running.stderr.readline()
+            assert line, "it has ended"
+            found = re.search(r"reviews on port (\d+), health on port (\d+)", line)
+        tls = ssl.create_default_context(cafile=authority.certificate)
+        yield Process(running.pid, int(found[1]), int(found[2]), tls)
+        ended = running.poll()
+        running.terminate()
+        running.communicate()
+    assert ended is None
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,8 @@ from gangline.remedies import Remedies, find_remedies
 from gangline.state.cache import Cache
 from gangline.state.selectors import EVERYTHING
 
-MOST_ROWS = 100
-"""Nodes in the table, the best first, at most: nobody reads a longer table."""
+MOST_ROWS = 20
+"""Nodes in the table, the best first, at most: the verdict and the remedies below have to be in sight."""
 
 
 @click.command()

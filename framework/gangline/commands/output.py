@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from gangline.process.lines import visible
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Column, Table
@@ -37,9 +39,17 @@ _NARROW = 32
 def console(record: bool = False) -> Console:
     """Standard output."""
     from rich.console import Console
+    from rich.text import Text
+
+    class Screen(Console):
+        """Writes what is no text for people visibly: names and messages are those of anybody."""
+
+        def render_str(self, text: str, **how: Any) -> Text:
+            """See `Console`."""
+            return super().render_str(visible(text), **how)
 
     width = None if sys.stdout.isatty() else _WIDE
-    return Console(width=width, record=record, soft_wrap=False, highlight=False, markup=False)
+    return Screen(width=width, record=record, soft_wrap=False, highlight=False, markup=False)
 
 
 def told(value: Any, form: str, names: Iterable[str], draw: Callable[[Console], None]) -> str:
@@ -51,7 +61,7 @@ def told(value: Any, form: str, names: Iterable[str], draw: Callable[[Console], 
     if form == "yaml":
         return msgspec.yaml.encode(value, enc_hook=_value).decode()
     if form == "name":
-        return "".join(f"{name}\n" for name in names)
+        return "".join(f"{visible(name)}\n" for name in names)
     return drawn(draw, form == "wide")
 
 
@@ -123,7 +133,7 @@ def _width(column: Column) -> int:
     """The width of a column, in characters: that of its widest cell, or of its heading."""
     from rich.cells import cell_len
 
-    return max(cell_len(str(cell)) for cell in (column.header, *column.cells))
+    return max(cell_len(visible(str(cell))) for cell in (column.header, *column.cells))
 
 
 def _least(column: Column) -> int:

@@ -2,7 +2,7 @@
 
 from gangline.config.args import check_no_args, decode_args, plugin_args
 from gangline.config.defaults import DEFAULT_PLUGINS, default_plugins
-from gangline.config.expanding import Expanded, expand, expand_all, name_faults, place_of
+from gangline.config.expanding import Expanded, expand, expand_all, loaded, name_faults, place_of
 from gangline.config.loading import fingerprint, load, load_files, load_texts
 from gangline.config.schema import (
     POINTS,
@@ -47,6 +47,7 @@ __all__ = [
     "load",
     "load_files",
     "load_texts",
+    "loaded",
     "name_faults",
     "place_of",
     "plugin_args",

@@ -85,6 +85,18 @@ def expand_all(
     return result
 
 
+def loaded(
+    profiles: Iterable[Profile], points: Mapping[str, frozenset[str]], defaults: Sequence[PluginRef]
+) -> list[str]:
+    """The installed plugins that ``expand_all`` loads, each once; loads none."""
+    names: dict[str, None] = {}
+    for profile in profiles:
+        sets = [_installed(getattr(profile.plugins, point), points).enabled for point in POINTS]
+        everywhere = _merge(defaults, _installed(profile.plugins.multi_point, points))
+        names.update((plugin.name, None) for chosen in (everywhere, *sets) for plugin in chosen)
+    return list(names)
+
+
 def _args(profile: Profile, plugin: str) -> object:
     return next((each.args for each in profile.plugin_config if each.name == plugin), None)
 

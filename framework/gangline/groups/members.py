@@ -84,6 +84,10 @@ class GroupMembers:
             if not members:
                 del self._by_key[key]
 
+    def has(self, pod: PodInfo) -> bool:
+        """Whether the pod is in a group, or may be."""
+        return pod.uid in self._key_of or pod.uid in self._unknown
+
     def of(self, key: str) -> Collection[PodInfo]:
         """The pods of a group."""
         self._look_again()
@@ -110,6 +114,7 @@ class PlacedMembers:
     """
 
     def __init__(self, groups: Grouping) -> None:
+        self._groups = groups
         self._staying = GroupMembers(groups)
         self._leaving = GroupMembers(groups)
 
@@ -150,11 +155,15 @@ class PlacedMembers:
         """Read the groups of all pods, by UID, anew, after all objects have been listed; a slice at each step."""
         for number, uid in enumerate(list(pods), 1):
             pod = pods.get(uid)  # the newest record: `add` is not called for changes that no tracker counts
-            if pod is not None and pod.row >= 0:
+            if pod is not None and pod.row >= 0 and not self._is_in_none(pod):
                 self.remove(pod, pod.row)
                 self.add(pod, pod.row)
             if number % _SLICE == 0:
                 yield
+
+    def _is_in_none(self, pod: PodInfo) -> bool:
+        """Whether the pod is in no group, as most pods are, and was in none before."""
+        return self._groups.of(pod) is None and not self._staying.has(pod) and not self._leaving.has(pod)
 
 
 _NOBODY: dict[str, Any] = {}

@@ -46,11 +46,21 @@ class Credentials:
         self.namespace = access.namespace
         self.ssl_context = _ssl_context(access)
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the credentials have to be read again before the next request."""
+        return self._due is not None and self._clock() >= self._due
+
+    @property
+    def last_authorization(self) -> str | None:
+        """The Authorization header as it was last read, if any; to be sent unless `is_due`."""
+        return self._access.authorization
+
     async def authorization(self) -> str | None:
         """The Authorization header to send now, if any."""
-        if self._due is not None and self._clock() >= self._due:
+        if self.is_due:
             async with self._lock:
-                if self._due is not None and self._clock() >= self._due:
+                if self.is_due:
                     await self._renew()
         return self._access.authorization
 

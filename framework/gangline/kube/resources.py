@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -53,15 +54,10 @@ class Resource(Generic[T]):
 
         Without a namespace it is the collection over all namespaces.
         """
-        parts = [group_path(self.group, self.version)]
-        if self.namespaced and namespace:
-            parts.append(f"namespaces/{_quoted(namespace)}")
-        parts.append(self.plural)
+        path = _collection(self.group, self.version, self.plural, (self.namespaced and namespace) or "")
         if name:
-            parts.append(_quoted(name))
-        if subresource:
-            parts.append(subresource)
-        return "/".join(parts)
+            path = f"{path}/{_quoted(name)}"
+        return f"{path}/{subresource}" if subresource else path
 
 
 class Selection(msgspec.Struct, Generic[T], frozen=True):
@@ -78,6 +74,13 @@ class Selection(msgspec.Struct, Generic[T], frozen=True):
 def _quoted(text: str) -> str:
     """The text as a part of a path. Names of Kubernetes need no quoting, and to see that takes a tenth of the time."""
     return text if _NEEDS_NO_QUOTING(text) else quote(text, safe="")
+
+
+@lru_cache(maxsize=1024)
+def _collection(group: str, version: str, plural: str, namespace: str) -> str:
+    """The URL path of the objects in a namespace, or of all objects without one."""
+    inside = f"/namespaces/{_quoted(namespace)}" if namespace else ""
+    return f"{group_path(group, version)}{inside}/{plural}"
 
 
 def group_path(group: str, version: str) -> str:

@@ -93,8 +93,9 @@ class Transport:
         """The body of a successful answer to a write; every failure is raised as an ApiError."""
         target = _target(path, query)
         headers = {"Content-Type": content_type}
-        try:
-            authorization = await self._credentials.authorization()
+        credentials = self._credentials
+        try:  # usually without a coroutine for the credentials
+            authorization = await credentials.authorization() if credentials.is_due else credentials.last_authorization
             while True:
                 if authorization:
                     headers["Authorization"] = authorization

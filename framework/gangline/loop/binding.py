@@ -210,12 +210,14 @@ class Binder:
 
     async def _bind(self, decision: Decision, may_take_long: bool = False) -> None:
         start = self._clock.monotonic()
-        status = await self._pre_bind(decision, may_take_long)
+        status = SUCCESS
+        if decision.runtime.has_pre_binds(decision.cycle):
+            status = await self._pre_bind(decision, may_take_long)
         if status.is_success:
             status = await decision.runtime.bind(decision.cycle, decision.pod, decision.node)
         self._observe(status, start)
         self._listener(decision, status)
-        if status.is_success:
+        if status.is_success and decision.runtime.has_post_binds(decision.cycle):
             await self._after(decision)
 
     async def _carry_out_group(self, decision: GroupDecision) -> None:

@@ -45,6 +45,8 @@ class Census:
         self._outcomes = outcomes
         self._metrics = metrics
         self._pending = {place: metrics.pending.labels(place) for place in QUEUED}
+        self._counts: Mapping[str, int] = {}
+        """What the gauges say of each place."""
         self._others = others
         self._leads = leads
         self._most = most
@@ -58,8 +60,10 @@ class Census:
     def look(self, now: float) -> None:
         """Look at the next groups; the gauges of groups are set when a round is complete."""
         counts = self._queue.counts()
-        for place, gauge in self._pending.items():
-            gauge.set(counts[place])
+        if counts != self._counts:
+            self._counts = counts
+            for place, gauge in self._pending.items():
+                gauge.set(counts[place])
         if not self._left:
             self._left = self._queue.groups()
             self._left.reverse()

@@ -29,8 +29,10 @@ class Housekeeping:
         self._metrics = metrics
         # `labels` costs more than `set`: each series is asked for once.
         self._nodes, self._pods, self._assumed = map(metrics.cache_size.labels, ("nodes", "pods", "assumed_pods"))
-        self._relists: Counter[str] = Counter()
-        """What the gauges say of each resource."""
+        self._sizes: tuple[int, int, int] | None = None
+        """What the gauges say of the cache."""
+        self._lists: list[tuple[str, int]] = []
+        """The resource of each informer, and its number of lists, when the gauges were set."""
         self.topology_metrics = TopologyMetrics(cache)
         metrics.families.append(self.topology_metrics)
 
@@ -51,18 +53,26 @@ class Housekeeping:
         self._census.look(now)
         self.topology_metrics.take()
         self._tell_relists()
-        self._nodes.set(self._cache.nodes.count)
-        self._pods.set(len(self._cache.pods))
-        self._assumed.set(self._cache.assumed)
+        self._tell_sizes()
+
+    def _tell_sizes(self) -> None:
+        """Set the gauges of the cache if a number has changed: to set a gauge takes a lock."""
+        sizes = self._cache.nodes.count, len(self._cache.pods), self._cache.assumed
+        if sizes != self._sizes:
+            self._sizes = sizes
+            for gauge, number in zip((self._nodes, self._pods, self._assumed), sizes, strict=True):
+                gauge.set(number)
 
     def _tell_relists(self) -> None:
         """Set the gauges if a number has changed, which is rare. All informers of a resource count together."""
+        lists = [(informer.resource.key, informer.relists) for informer in self._informers]
+        if lists == self._lists:
+            return
         relists: Counter[str] = Counter()
-        for informer in self._informers:
-            relists[informer.resource.key] += informer.relists
-        if relists != self._relists:
-            for resource in self._relists.keys() - relists.keys():
-                self._metrics.informer_relists.remove(resource)
-            for resource, number in relists.items():
-                self._metrics.informer_relists.labels(resource).set(number)
-            self._relists = relists
+        for resource, number in lists:
+            relists[resource] += number
+        for resource in {resource for resource, _ in self._lists} - relists.keys():
+            self._metrics.informer_relists.remove(resource)
+        for resource, number in relists.items():
+            self._metrics.informer_relists.labels(resource).set(number)
+        self._lists = lists

@@ -42,12 +42,7 @@ class Outcomes:
         self._clock = cluster.clock
         self._wake = cluster.wake
         self._metrics = metrics
-        self._attempts = cache(
-            lambda result, profile: (
-                metrics.attempts_total.labels(result, profile),
-                metrics.attempts.series(result, profile),
-            )
-        )
+        self._attempts = cache(metrics.attempts.series)
 
     # Pods
 
@@ -207,6 +202,8 @@ class Outcomes:
         self._recorder.event(
             pod, "Normal", "Scheduled", f"Successfully assigned {pod.key} to {decision.node}", "Binding"
         )
+        if pod.nominated_node_name not in ("", decision.node):
+            self._freed(pod)  # on the node for which the pod was nominated
 
     def _give_back(self, decision: Decision) -> None:
         try:
@@ -223,9 +220,7 @@ class Outcomes:
         self._attempted(result, profile, now - unit.entered)
 
     def _attempted(self, result: str, profile: str, seconds: float) -> None:
-        number, durations = self._attempts(result, profile)
-        number.inc()
-        durations.observe(seconds)
+        self._attempts(result, profile).observe(seconds)
 
     def _tell(self, pod: PodInfo, message: str, is_error: bool, nominated: str | None) -> None:
         if nominated is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from weakref import WeakSet
 
 import msgspec
@@ -39,6 +40,8 @@ SERIES_LOOK = 30.0
 """Seconds between two looks for series of events that are to be written again."""
 IDLE = 0.05
 """Seconds between two checks whether bindings leave room for what waits."""
+SELDOM = 1.0
+"""Seconds between two checks of a writer that nobody wakes: the first writer checks, and wakes the others."""
 
 
 class Reporter:
@@ -66,6 +69,8 @@ class Reporter:
         """The records of pods to which a condition may have been written since: they do not show it. The watch replaces
         them.
         """
+        self._room = asyncio.Event()
+        """Bindings have left room for writing since a writer last found none."""
         self._recorded = asyncio.Event()
         """Something may wait to be written."""
         self._recorded.set()
@@ -97,15 +102,26 @@ class Reporter:
                 self._metrics.fault("reporting", error)
                 wrote = False
             if not wrote and self._recorder.waiting:
-                await asyncio.sleep(IDLE)
+                await self._rest(first)
             elif not wrote:
                 self._waiting_since = None
                 self._recorded.clear()
+
+    async def _rest(self, first: bool) -> None:
+        """Wait until bindings may have left room."""
+        if first:
+            await asyncio.sleep(IDLE)
+            return
+        self._room.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SELDOM):
+                await self._room.wait()
 
     def _may_write(self, first: bool) -> bool:
         """Whether bindings leave room for writing; the first writer may also write after a long wait."""
         if self._pending_bindings() == 0:
             self._waiting_since = None
+            self._room.set()
             return True
         if not self._recorder.waiting or not first:
             return False

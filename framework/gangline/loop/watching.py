@@ -150,7 +150,9 @@ class PodHandler:
         unit = c.queue.get(record.uid)
         c.cache.upsert_pod(record)
         if unit is not None and unit.place is not Place.IN_FLIGHT:
-            c.queue.remove(record.uid)  # somebody else has bound it
+            waited = c.queue.remove(record.uid)  # somebody else has bound it
+            if waited is not None and waited.nominated_node_name not in ("", record.node_name):
+                c.happened("pods", Action.DELETE, waited, None)  # others may have the room on that other node now
             c.wake()
         elif unit is None and known is None:
             c.queue.placed_elsewhere(record)

@@ -61,6 +61,11 @@ def claim_use(cluster: Cache, pending: Iterable[PodInfo]) -> list[ClaimUse]:
     return sorted(found, key=lambda each: not each.waits)
 
 
+def claim_names(pod: PodInfo) -> list[str]:
+    """The names of the claims that a pod uses, its own and those of its PodGroup, as far as they have been created."""
+    return [name for _, _, name in _named(pod) if name]
+
+
 def _named(pod: PodInfo) -> Iterable[tuple[str, str, str]]:
     """For each entry of a pod's spec.resourceClaims: its name, its template and its claim; "" for what is missing."""
     for entry in pod.spec.resource_claims:

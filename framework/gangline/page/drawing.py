@@ -2,13 +2,14 @@
 
 Tables for everybody:
 - ``nodes``: by name ``(domains, owners, flags, taints, sick, islands, other pods)``. ``owners`` has for each GPU the
-  number of its workload, `FREE` or `SOMEBODY`. ``sick`` has pairs: the index of a GPU in ``owners``, and the reason.
+  number of its workload, or `FREE`. ``sick`` has pairs: the index of a GPU in ``owners``, and the reason.
   ``islands`` has for each GPU the number of its island.
 - ``counts``: by place of the queue ``(pods,)``; ``about``: ``levels``, whether this replica ``leads``, and ``now``.
 - ``history``: a `PastSample` by its time.
 
 Tables of a namespace:
-- ``workloads``: by number ``(name, kind, members that it needs)``.
+- ``workloads``: by number ``(name, kind, members that it needs)``. A ResourceClaim is a workload on nodes where it has
+  GPUs that no drawn pod uses.
 - ``pods``: by name ``(node, workload, GPUs, started, ends)``; times are seconds since 1970, and 0 if they are unknown.
 - ``units``: ``(workload, place, message, pods, GPUs, attempts, since, plugins that rejected it, kept)``. ``kept`` is
   ``(start, since, until, GPUs, nodes)`` or None: the room that is kept for the unit.
@@ -26,6 +27,7 @@ from typing import Any
 from gangline.api.outlook import ExpectedStart
 from gangline.dra.units import DRIVERS
 from gangline.model import Node
+from gangline.overview.claim_use import claim_names
 from gangline.overview.gpu_use import device_ids, requested_gpus
 from gangline.page.expecting import MOST_NODES
 from gangline.page.history import MOST, PastSample
@@ -33,9 +35,11 @@ from gangline.page.tables import EVERYBODY, PictureTables, Row
 from gangline.page.taking import TakenPart, TakenRow, TakenUnit, Workload
 from gangline.state.pods import PodInfo
 
-FREE, SOMEBODY = 0, -1
+FREE = 0
 CORDONED, NOT_READY = 1, 2
 """Flags of a node."""
+CLAIM = "ResourceClaim"
+"""The kind of a workload that is a claim."""
 MOST_GPUS = 64
 """GPUs of one node that are drawn, at most."""
 MOST_MESSAGE = 2000
@@ -55,7 +59,9 @@ class _Reported:
 
 
 _UNKNOWN = _Reported()
-_NO_CLAIMS: Mapping[int, str] = MappingProxyType({})
+_Claimed = Mapping[int, Sequence[tuple[str, str]]]
+"""The claims, as namespace and name, that have a GPU of a node; instances of one GPU may be in several claims."""
+_NO_CLAIMS: _Claimed = MappingProxyType({})
 
 
 @dataclass(slots=True, eq=False)
@@ -78,7 +84,7 @@ class Drawer:
         self._row_of_pod: dict[tuple[str, str], int] = {}
         self._reports: dict[str, Any] = {}
         self._devices: dict[str, _Reported] = {}
-        self._claimed: dict[str, dict[int, str]] = {}
+        self._claimed: dict[str, dict[int, list[tuple[str, str]]]] = {}
         self._numbers: dict[Workload, int] = {}
         self._users: Counter[Workload] = Counter()
         self._last = 0
@@ -157,9 +163,11 @@ class Drawer:
         drawn.workloads.extend([each.workload for each in row.pods])
         for number, gpus in zip(numbers, given, strict=True):
             owners.update(dict.fromkeys(gpus, number))
-        for gpu in claimed:
+        for gpu, claims in claimed.items():
             if owners.get(gpu) == FREE:
-                owners[gpu] = SOMEBODY
+                workload = Workload(*claims[0], CLAIM)
+                owners[gpu] = self._number(workload)
+                drawn.workloads.append(workload)
         for (pod, _, started, ends), number, gpus in zip(row.pods, numbers, given, strict=True):
             lacking = requested_gpus(pod) - len(gpus)
             if lacking > 0:
@@ -187,14 +195,14 @@ class Drawer:
         self._reports = fresh
 
     def _read_claims(self, claims: Sequence[Any]) -> set[str]:
-        """Read from ResourceClaims which pod has which GPU; returns the names of the nodes where that has changed."""
+        """Read which ResourceClaims have which GPU; returns the names of the nodes where that has changed."""
         before, self._claimed = self._claimed, {}
         for claim in claims:
-            consumer = next((each.uid for each in claim.status.reserved_for), "")
+            found = claim.metadata.namespace, claim.metadata.name
             for result in claim.status.results:
                 number = _DEVICE.fullmatch(result.device)
                 if number and result.driver.startswith(DRIVERS) and not result.admin_access:
-                    self._claimed.setdefault(result.pool, {})[int(number[1])] = consumer
+                    self._claimed.setdefault(result.pool, {}).setdefault(int(number[1]), []).append(found)
         names = before.keys() | self._claimed.keys()
         return {name for name in names if before.get(name) != self._claimed.get(name)}
 
@@ -241,11 +249,12 @@ class Drawer:
         self._let_go((unit.workload,))
 
 
-def _given(pod: PodInfo, claimed: Mapping[int, str], owners: Mapping[int, int]) -> tuple[int, ...]:
-    """The indices of the GPUs of a pod in `owners`; empty if they are not known. ``claimed`` has UIDs by index."""
+def _given(pod: PodInfo, claimed: _Claimed, owners: Mapping[int, int]) -> tuple[int, ...]:
+    """The indices of the GPUs of a pod in `owners`; empty if they are not known."""
     ids: Iterable[int] = device_ids(pod.annotations)
     if claimed:
-        ids = dict.fromkeys((*ids, *(gpu for gpu, uid in claimed.items() if uid == pod.uid)))
+        mine = {(pod.namespace, name) for name in claim_names(pod)}
+        ids = dict.fromkeys((*ids, *(gpu for gpu, claims in claimed.items() if not mine.isdisjoint(claims))))
     return tuple([gpu for gpu in ids if gpu in owners])
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gangline.api.outlook import Outlook
 from gangline.api.plugin import Clock
@@ -96,13 +96,7 @@ def live_page(
     keeping = loop.create_task(_kept(history))
 
     def looking() -> Look:
-        taker = taker_of(scheduler, clock, leads, history)
-
-        async def take() -> TakenPart:
-            for _ in catch_up(scheduler.cache):
-                await asyncio.sleep(0)
-            return taker.take()
-
+        take = _taking(scheduler, taker_of(scheduler, clock, leads, history))
         return lambda: across(loop, take)
 
     def handlers() -> Mapping[str, Handler]:
@@ -121,6 +115,17 @@ def live_page(
 
     feed = Feed(looking)
     return LivePage(handlers, close)
+
+
+def _taking(scheduler: ShownScheduler, taker: Taker) -> Callable[[], Coroutine[Any, Any, TakenPart]]:
+    """Takes one part after the other, in the loop of the scheduler."""
+
+    async def take() -> TakenPart:
+        for _ in catch_up(scheduler.cache):
+            await asyncio.sleep(0)
+        return taker.take()
+
+    return take
 
 
 async def _kept(history: ClusterHistory) -> None:

@@ -15,6 +15,15 @@ BETWEEN = 1.0
 CHUNK = 4096
 """Bytes that can be written to a pipe without a wait if any byte can."""
 
+_HIDDEN = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+_HIDDEN |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+"""How characters are written that a terminal would obey: control characters, and those that change the direction."""
+
+
+def visible(text: str) -> str:
+    """A text of somebody else, so that it cannot do anything to the terminal on which it is written."""
+    return text.translate(_HIDDEN)
+
 
 class Lines:
     """One stream; any thread may write, one at a time."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 LISTING = 120.0
-"""Seconds, at most, for which `looked_at_once` holds while the cluster is read; two million pods take less."""
+"""Seconds, at most, for which `skim` goes on while the cluster is read; two million pods take less."""
 YOUNG = 50_000
 """New objects after which the collector runs: a run over so many takes some 15 ms."""
 PAUSE = 0.05
@@ -96,13 +97,14 @@ def looked_at_once() -> Iterator[Looks]:
         gc.set_threshold(*before)
 
 
-async def skim(looks: Looks, pause: float = PAUSE) -> None:
-    """While the collector finds no garbage, let it look at a sample of the new objects; until cancelled.
+async def skim(looks: Looks, pause: float = PAUSE, longest: float = LISTING) -> None:
+    """While the collector finds no garbage, let it look at a sample of the new objects, for ``longest`` seconds.
 
     A look at each object takes 6 % of the time in which a cluster is read, and there is no garbage among them unless
-    something goes wrong. Once a sample has garbage, the collector looks at all new objects again.
+    something goes wrong. Once a sample has garbage, or reading takes long, the collector looks at all new objects.
     """
-    while not looks.found_garbage:
+    end = time.monotonic() + longest
+    while not looks.found_garbage and time.monotonic() < end:
         for _ in range(SAMPLE - 1):
             await asyncio.sleep(pause)
             gc.freeze()
@@ -113,20 +115,16 @@ async def skim(looks: Looks, pause: float = PAUSE) -> None:
 async def settle_when(listed: Callable[[], Awaitable[None]], longest: float = LISTING) -> None:
     """Wait for ``listed``, which returns when the cluster has been read; see `looked_at_once` for the collector.
 
-    If reading takes longer than ``longest`` seconds, the collector works as usual for the rest of the time, so that
-    garbage does not pile up while an API server does not answer.
+    If reading takes longer than ``longest`` seconds, the collector looks at each new object for the rest of the time,
+    so that garbage does not pile up while an API server does not answer. Even then it looks at no object twice: a look
+    at all objects at the end would block the loop for as long as the cluster is large.
     """
     with looked_at_once() as looks:
-        skimming = asyncio.create_task(skim(looks))
+        skimming = asyncio.create_task(skim(looks, longest=longest))
         try:
-            async with asyncio.timeout(longest):
-                return await listed()
-        except TimeoutError:
-            pass
+            await listed()
         finally:
             skimming.cancel()
-    await listed()
-    settle_memory()
 
 
 def memory_left(root: Path = Path("/sys/fs/cgroup")) -> int | None:

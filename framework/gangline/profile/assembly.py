@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from gangline.config import (
     check_no_args,
     default_plugins,
     expand_all,
+    loaded,
     name_faults,
     place_of,
     plugin_args,
@@ -40,6 +42,17 @@ from gangline.profile.runtime import Runtime
 from gangline.queueing.waiting import WaitingPods
 from gangline.state.cache import Cache
 from gangline.telemetry.metrics import Metrics
+
+
+def load_plugins(config: SchedulerConfiguration, catalog: Catalog) -> None:
+    """Import the plugins of all profiles now, which takes 0.2 s, and not when the profiles are built in an event loop.
+
+    `build_runtimes` tells of a plugin that cannot be imported.
+    """
+    points = catalog.points()
+    for name in loaded(config.profiles, points, default_plugins(points)):
+        with suppress(PluginError):
+            catalog.load(name)
 
 
 def build_runtimes(

@@ -7,10 +7,10 @@ Status that names the plugin.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 
 from gangline.api.cycle_state import Cycle
-from gangline.api.hookspecs import POINTS
+from gangline.api.hookspecs import POINTS, UNLISTED
 from gangline.errors import ApiError, PluginError
 from gangline.profile.background import is_cancelled
 from gangline.profile.handle import FrameworkHandle
@@ -36,10 +36,9 @@ class BindingPoints:
         self.handle = handle
         self.failures = metrics.failures
         self.seconds = {point: metrics.points.series(point_label(point), profile.name) for point in POINTS}
+        self._at = {point: profile.points.get(point, ()) for point in (*POINTS, *UNLISTED)}.__getitem__
+        """The plugins at an extension point; a pod asks for them ten times."""
         self._bind_first = bind_first
-
-    def _at(self, point: str) -> tuple[Implementation, ...]:
-        return self.profile.points.get(point, ())
 
     def pre_flight(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Whether the pre-binds of the pod may take long: SUCCESS if so, SKIP if not, or why they cannot be begun.
@@ -48,6 +47,8 @@ class BindingPoints:
         """
         found, idle = SKIP, set[str]()
         for impl in self._at("pre_bind_pre_flight"):
+            if impl.name in cycle.skipped:
+                continue
             try:
                 status: Status | None = impl.call(cycle, pod, node)
             except PluginError as error:
@@ -61,12 +62,22 @@ class BindingPoints:
         cycle.idle_at_pre_bind = frozenset(idle)
         return found
 
+    def has_pre_binds(self, cycle: Cycle) -> bool:
+        """Whether a plugin has something to do at pre_bind; `pre_flight` is called before."""
+        return bool(self._called("pre_bind", cycle, cycle.idle_at_pre_bind))
+
+    def has_post_binds(self, cycle: Cycle) -> bool:
+        """Whether a plugin is to be told that the pod is bound."""
+        return bool(self._called("post_bind", cycle))
+
+    def _called(self, point: str, cycle: Cycle, idle: Set[str] = frozenset()) -> list[Implementation]:
+        """The plugins that the point calls for this pod."""
+        return [impl for impl in self._at(point) if impl.name not in cycle.skipped and impl.name not in idle]
+
     @measured("pre_bind")
     async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Let plugins write what the API needs before the binding; the first failure counts."""
-        for impl in self._at("pre_bind"):
-            if impl.name in cycle.idle_at_pre_bind:
-                continue
+        for impl in self._called("pre_bind", cycle, cycle.idle_at_pre_bind):
             status = self.still_there(pod, node)
             if status.is_success:
                 status = await self._answer(impl, "pre_bind", cycle, pod, node)
@@ -117,7 +128,8 @@ class BindingPoints:
     @measured("post_bind")
     async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> list[Status]:
         """Tell plugins that the pod is bound; returns the failures."""
-        statuses = [await self._answer(i, "post_bind", cycle, pod, node) for i in self._at("post_bind")]
+        called = self._called("post_bind", cycle)
+        statuses = [await self._answer(impl, "post_bind", cycle, pod, node) for impl in called]
         return [status for status in statuses if not status.is_success]
 
 

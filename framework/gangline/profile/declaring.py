@@ -147,14 +147,15 @@ def check_attributes(name: str, plugin: Any) -> None:
 
     A plugin that has both names means something else by the other one.
     """
-    known = [each for each in (*ATTRIBUTES, "identity") if getattr(plugin, each, None) is None]
     cls: Any = type(plugin)
     own: Mapping[str, Any] = getattr(plugin, "__dict__", {})
-    of_class = (attribute for attribute in _values_of(cls) if attribute not in own)
-    for attribute in sorted((*of_class, *(each for each, value in own.items() if _is_value(each, value)))):
-        meant = next((each for each in known if _is_near(attribute, each)), None)
-        if meant is not None:
-            raise PluginError(name, attribute, f"is read by nobody; did you mean {meant}? Otherwise begin it with _")
+    of_class = [attribute for attribute in _values_of(cls) if attribute not in own and _meant_by(attribute)]
+    of_plugin = [attribute for attribute in own if _meant_by(attribute) and _is_value(attribute, own[attribute])]
+    for attribute in sorted((*of_class, *of_plugin)):
+        for meant in _meant_by(attribute):
+            if getattr(plugin, meant, None) is None:
+                why = f"is read by nobody; did you mean {meant}? Otherwise begin it with _"
+                raise PluginError(name, attribute, why)
 
 
 @lru_cache(maxsize=1024)
@@ -170,6 +171,11 @@ def _is_value(name: str, value: object) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def _meant_by(name: str) -> Sequence[str]:
+    """The names that the framework reads and that an attribute of this name may be a misspelling of: mostly none."""
+    return tuple(each for each in (*ATTRIBUTES, "identity") if _is_near(name, each))
+
+
 def _is_near(name: str, known: str) -> bool:
     """Whether a name is probably a misspelling or another number of a known one; `matches` is neither of `watches`."""
     one, other = _stem(name), _stem(known)
@@ -229,14 +235,14 @@ def events_of(name: str, plugin: Any) -> Sequence[EventHint] | None:
     if len(events) > _MOST_EVENTS:
         raise PluginError(name, point, f"must register no more than {_MOST_EVENTS} events")
     watched = [getattr(each, "resource", each) for each in _listed(getattr(plugin, "watches", ()))]
-    kinds = KINDS.union(each.key for each in watched if isinstance(each, Resource))
+    own = {each.key for each in watched if isinstance(each, Resource)}
     for number, event in enumerate(events):
         if not isinstance(event, EventHint):
             raise PluginError(name, point, f'event {number} is {shown(event)}; write on("nodes", Action.ADD)')
         kind = event.event.resource
-        if kind not in kinds and "/" not in kind:
+        if kind not in KINDS and kind not in own and "/" not in kind:
             rest = "besides, those in `watches`, and with a slash those that plugins announce"
             raise PluginError(
-                name, point, f"event {number} is of no kind {kind!r}; {did_you_mean(kind, kinds)}; {rest}"
+                name, point, f"event {number} is of no kind {kind!r}; {did_you_mean(kind, KINDS | own)}; {rest}"
             )
     return events

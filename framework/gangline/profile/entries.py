@@ -15,6 +15,7 @@ import numpy as np
 from gangline.api.cycle_state import Cycle, StateKey
 from gangline.profile.implementations import Implementation
 from gangline.profile.leading import BestRows
+from gangline.profile.sharing import written
 from gangline.state.changes import ChangeLog
 from gangline.state.node_view import Rows
 from gangline.state.pods import PodInfo
@@ -32,6 +33,7 @@ class Scores(msgspec.Struct, eq=False):
 
     scorers: list[Implementation] = []
     raw: dict[str, ScoreColumn] = {}
+    """By plugin; read-only if other entries share the column."""
     told: tuple[tuple[str, int], ...] = ()
     """Plugin and weight of the scores that need no normalization."""
     columns: list[ScoreColumn] = []
@@ -68,9 +70,12 @@ class Entry(msgspec.Struct, eq=False):
     """The filters that look at the pods of a node."""
     steady: BoolColumn = _NO_MASK
     """Where all other filters pass; changes only when a node itself changes."""
-    skipped: set[str] = set()
-    """Plugins that are called for each attempt, but have answered that no pod of this class concerns them."""
+    skipped: frozenset[str] = frozenset()
+    """Plugins that have answered that no pod of this class concerns them. An attempt keeps its set: a plugin that has
+    reserved something for a pod is called to bind it too.
+    """
     codes: dict[str, CodeColumn] = {}
+    """By filter; read-only if other entries share the column."""
     feasible: BoolColumn = _NO_MASK
     count: int = -1
     """The number of feasible nodes; -1 if they have not been counted since several rows have changed."""
@@ -98,17 +103,14 @@ class Entry(msgspec.Struct, eq=False):
 
     def keep(self, name: str, index: slice | Rows, verdicts: CodeColumn) -> None:
         """Store a filter's verdicts at these rows; the column gets more bits if the new verdicts need them."""
-        kept = self.codes[name]
-        if verdicts.dtype.itemsize > kept.dtype.itemsize:
-            kept = self.codes[name] = kept.astype(verdicts.dtype)
-        kept[index] = verdicts
+        self.codes[name] = written(self.codes[name], index, verdicts)
 
 
 def size(key: Hashable, entry: Entry) -> int:
     """The size of an entry in bytes; the size of its key is in `shared_bytes`.
 
     Scores count once they are kept for long (`is_asked_again`): the scores of each plugin, their sum, `ranked`, and
-    `leaders`, which may be all rows.
+    `leaders`, which may be all rows. Shared columns count for each entry: later each may have a copy of its own.
     """
     rows = len(entry.feasible)
     masks = 2 * rows + sum([codes.nbytes for codes in entry.codes.values()])

@@ -232,6 +232,7 @@ class Evaluator(Scoring):
             elif not answer.is_success and self._earlier(impl.name, rejected):
                 rejected = answer.by(impl.name)
         result.skipped = skipped
+        cycle.skipped = entry.skipped
         if result.narrow and rejected is None:
             narrow = {**entry.narrow, **result.narrow}
             rejected = nothing_left(narrow)

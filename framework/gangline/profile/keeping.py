@@ -33,6 +33,7 @@ from gangline.profile.entries import Entry, Scores, size
 from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.leading import BestRows
 from gangline.profile.narrowing import mask_of, nothing_left
+from gangline.profile.sharing import written
 from gangline.sizes import CacheByUse, quick_size_of
 from gangline.state.changes import PODS, ChangeLog, Changes, positions_in, positions_of, together
 from gangline.state.node_view import NodeView, Rows
@@ -102,7 +103,7 @@ class Kept:
 
     def skips(self, entry: Entry, impl: Implementation) -> None:
         """A plugin that is called for each attempt has answered SKIP_CLASS."""
-        entry.skipped.add(impl.name)
+        entry.skipped |= {impl.name}
         if impl.ignores_requests:
             self.common.skips(entry.common_key, impl.name)
 
@@ -133,14 +134,14 @@ class Kept:
         log = self._log(reading)
         shared = {**common.shared, **cycle.export()}
         entry = Entry(key, common_key, reading, log, positions_in(log, before), shared, rejected, narrow, filters)
-        entry.skipped = {*common.skipping}
+        entry.skipped = frozenset(common.skipping | common.asked.unconcerned | own.unconcerned)
         entry.shared_bytes = quick_size_of(key, *entry.shared.values(), *narrow.values())
         entry.changing = [impl for impl in filters if (impl.reads or 0) & PODS]
         view, size = nodes.view(), nodes.size
         asked = []
         for impl in filters:
             if (known := common.codes.get(impl.name)) is not None:
-                entry.codes[impl.name] = known.copy()
+                entry.codes[impl.name] = known
                 continue
             deadline.check()
             entry.codes[impl.name] = codes_of(impl, impl.call(cycle, pod, view), size).copy()
@@ -324,7 +325,7 @@ class Kept:
             entry.shared = {**entry.shared, **exported}
         for impl in found.scorers:
             if impl.name in common.raw:
-                found.raw[impl.name] = common.raw[impl.name].copy()
+                found.raw[impl.name] = common.raw[impl.name]
                 found.constant[impl.name] = common.constant[impl.name]
                 continue
             check()
@@ -369,7 +370,7 @@ class Kept:
         if kept is None:
             scores.raw[impl.name] = raw if raw.flags.owndata and raw.flags.writeable else raw.copy()
         else:
-            kept[view.index] = raw
+            scores.raw[impl.name] = written(kept, view.index, raw)
 
     def leaders(self, entry: Entry, scores: Scores) -> BestRows:
         """The best feasible rows; made at the first call, because profiles with other scores never ask for them."""

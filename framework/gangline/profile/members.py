@@ -131,7 +131,10 @@ class Preparing:
                 continue
             impl.check(answer)
             if isinstance(answer, Status) and answer.code is Code.SKIP_CLASS:
-                entry.skipped.add(impl.name)
+                entry.skipped |= {impl.name}
+                for each in prepared:
+                    if each is not None:
+                        each[0].skipped = entry.skipped
                 return
             if isinstance(answer, Narrow):
                 cycle, nodes = done

@@ -167,6 +167,8 @@ class EventRecorder:
 
     def next_group_condition(self) -> GroupCondition | None:
         """The oldest condition of a group that can be written now; `group_written` has to be called in the end."""
+        if not self._group_conditions:
+            return None
         key = next((key for key in self._group_conditions if key not in self._in_writing), None)
         if key is None:
             return None

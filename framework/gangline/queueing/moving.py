@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gangline.queueing.alike import Alike, SortKey
+from gangline.queueing.allowance import Allowance
 from gangline.queueing.backing_off import MAX_OVERRUN_BACKOFF, QueueSettings, due
 from gangline.queueing.nominating import Nominated
 from gangline.queueing.turns import Turns
@@ -24,6 +25,13 @@ from gangline.status import Code, Status
 
 SLICE = 256
 """Pods whose units one call moves, about; a unit is moved as a whole."""
+COUNT_COST = 16
+"""Counting the room for a group takes about as long as moving so many pods."""
+COUNTS_PER_SECOND = 20.0
+COUNTS_AT_ONCE = 40
+"""How often the room for groups may be counted. A group beyond that is tried, which makes it back off if there is no
+room: so groups of many kinds cannot take up all the time.
+"""
 FAULT_RETRY = 60.0
 """Seconds until a unit that a plugin's fault holds back is asked about again."""
 
@@ -68,6 +76,7 @@ class Moving:
         """The units of each kind of which the first one, in the order of the queue, is to be woken."""
         self._trials: dict[Unit, Alike] = {}
         """The active units that were woken before the others of their kind, each with the units of its kind."""
+        self._counts = Allowance(COUNTS_PER_SECOND, COUNTS_AT_ONCE)
         self._is_behind = False
         """Whether the last slice ended before all due units were moved."""
 
@@ -208,6 +217,8 @@ class Moving:
 
         The first units of kinds are moved when the next unit is taken: many pods may go until then.
         """
+        if not self._again:
+            return bool(self._next)
         left, is_moved = SLICE, False
         for unit in self._alone(now):
             is_moved = is_moved or unit.place is not Place.GATED
@@ -219,25 +230,26 @@ class Moving:
     def wake(self, now: float) -> bool:
         """Move a slice of the units that are to be moved, or whose time has come; returns whether no unit is left."""
         left = SLICE
-        for unit in self._due(now):
-            left -= max(1, len(unit.members))
+        for pods in self._due(now):
+            left -= max(1, pods)
             if left <= 0:
                 break
         self._is_behind = left <= 0
         return not self._is_behind
 
-    def _due(self, now: float) -> Iterator[Unit]:
-        """Move the units that are to be moved now, one at each step."""
+    def _due(self, now: float) -> Iterator[int]:
+        """Move the units that are to be moved now, one at each step; yields about how many pods each step has cost."""
         for unit in self.waking.backed_off(now):
             self._activate(unit, now)
-            yield unit
+            yield len(unit.members)
         for unit in self.waking.to_look_at(now):
             self._look_at(unit, now)
-            yield unit
+            yield len(unit.members)
         while (first := self.wanting.longest()) is not None and first.entered + self.settings.max_unschedulable <= now:
             self.try_again(first, now)
-            yield first
-        yield from self._alone(now)
+            yield len(first.members)
+        for unit in self._alone(now):
+            yield len(unit.members)
         yield from self._firsts(now)
 
     def _alone(self, now: float) -> Iterator[Unit]:
@@ -247,27 +259,27 @@ class Moving:
             self._look_at(unit, now)
             yield unit
 
-    def _firsts(self, now: float) -> Iterator[Unit]:
+    def _firsts(self, now: float) -> Iterator[int]:
         """Move the first unit of each kind that something may help, or find that it does not; one at each step."""
         while self._next:
             alike, _ = self._next.popitem(last=False)
             first = alike.first() if alike.helped is not None and not alike.is_tried else None
             if first is None:
                 continue
-            if alike.is_by_room and self._lacks_room(first, now):
-                alike.helps_none()
-                yield first
-                continue
+            cost = len(first.members)
+            if alike.is_by_room and first.lack is not None and self._counts.take(now):
+                if self.profiles[first.scheduler_name].lacks_room(first, now):
+                    alike.helps_none()
+                    yield COUNT_COST
+                    continue
+                cost += COUNT_COST
             self.try_again(first, now)
             if first.place is Place.ACTIVE:
                 alike.is_tried = True
                 self._trials[first] = alike
             else:  # this unit backs off, but the next one of the kind may not have to
                 self._next[alike] = None
-            yield first
-
-    def _lacks_room(self, unit: Unit, now: float) -> bool:
-        return unit.lack is not None and self.profiles[unit.scheduler_name].lacks_room(unit, now)
+            yield cost
 
     def _look_at(self, unit: Unit, now: float) -> None:
         if unit.place is Place.UNSCHEDULABLE:

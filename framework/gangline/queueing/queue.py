@@ -164,14 +164,14 @@ class SchedulingQueue:
 
     def _drop(self, unit: Unit, uids: Container[str]) -> None:
         """Remove these members of a unit; a unit without members is gone."""
-        key = unit.uid
-        for pod in (*unit.members, *unit.late):
-            if pod.uid in uids:
-                self._unit_of.pop(pod.uid, None)
-                self.nominations.nominate(pod, "")
-        members = [pod for pod in unit.members if pod.uid not in uids]
-        late = [pod for pod in unit.late if pod.uid not in uids]
-        if members or late:
+        key, everybody = unit.uid, unit.everybody()
+        gone = [pod for pod in everybody if pod.uid in uids]
+        for pod in gone:
+            self._unit_of.pop(pod.uid, None)
+            self.nominations.nominate(pod, "")
+        if len(gone) < len(everybody):
+            members = [pod for pod in unit.members if pod.uid not in uids]
+            late = [pod for pod in unit.late if pod.uid not in uids]
             unit.late = late if members else []
             self._moving.resize(unit, members or late)
             self._moving.look_again(unit)
@@ -323,7 +323,8 @@ class SchedulingQueue:
         happened = Happened(event, old, new)
         if self._flights and self._wanting.is_registered(event):
             self._flights.note(happened)
-        self._moving.help(self._wanting.helped(happened, now), self._events, event == GONE)
+        if self._wanting.has_units:
+            self._moving.help(self._wanting.helped(happened, now), self._events, event == GONE)
 
     def activate(self, uids: Iterable[str], now: float) -> None:
         """Try these units again as soon as they have backed off."""

@@ -162,6 +162,11 @@ class Wanting:
         """All unschedulable and gated units."""
         return itertools.chain(self.unschedulable.values(), self.gated.values())
 
+    @property
+    def has_units(self) -> bool:
+        """Whether any unit waits for events."""
+        return bool(self._waiting)
+
     def helped(self, happened: Happened, now: float) -> Helped:
         """The units that the event may help."""
         helped = Helped()

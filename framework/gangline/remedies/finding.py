@@ -14,6 +14,7 @@ from gangline.remedies.levels import prefer_level, widen_level
 from gangline.remedies.nodes import repair_nodes
 from gangline.remedies.priority import raise_priority
 from gangline.remedies.remedy import Remedies, Remedy, cheapest_first
+from gangline.remedies.selectors import prefer_nodes
 from gangline.remedies.taints import tolerate_taint
 from gangline.remedies.trying import Trial
 from gangline.state.cache import Cache
@@ -21,6 +22,7 @@ from gangline.state.cache import Cache
 _FINDERS: tuple[Callable[[Trial], Iterator[Remedy]], ...] = (
     repair_nodes,
     tolerate_taint,
+    prefer_nodes,
     prefer_level,
     widen_level,
     fewer_members,

@@ -16,6 +16,8 @@ class RemedyKind(enum.StrEnum):
     """Nodes are uncordoned, ready again, and all their GPUs are healthy."""
     TOLERATE_TAINT = "TolerateTaint"
     """The pods tolerate one more taint."""
+    PREFER_NODES = "PreferNodes"
+    """Labels or a node affinity that the pods require of their node are only preferred."""
     PREFER_LEVEL = "PreferLevel"
     """The topology level that the gang requires is only preferred."""
     WIDEN_LEVEL = "WidenLevel"

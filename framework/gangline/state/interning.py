@@ -46,11 +46,7 @@ class Interner:
 
         Raises InvalidObject if its requests cannot be read, or if it exceeds the bounds.
         """
-        metadata = pod.metadata
-        bounds.check_count("metadata.labels", metadata.labels, bounds.MOST_LABELS)
-        bounds.check_count("metadata.annotations", metadata.annotations, bounds.MOST_LABELS)
-        bounds.check_count("metadata.ownerReferences", metadata.owner_references, bounds.MOST_IN_SPEC)
-        bounds.check_count("status.resourceClaimStatuses", pod.status.resource_claim_statuses, bounds.MOST_IN_SPEC)
+        _check_counts(pod)
         return _record(pod, self._class(pod), self.labels(pod.metadata.labels or {}), row)
 
     def labels(self, labels: dict[str, str]) -> LabelSet:
@@ -63,8 +59,9 @@ class Interner:
         return found
 
     def _class(self, pod: Pod) -> PodClass:
-        # The volume of the service account's token has another name in every pod.
-        volumes = [volume for volume in pod.spec.volumes if volume != Volume(volume.name)]
+        volumes = pod.spec.volumes
+        if volumes:  # the volume of the service account's token has another name in every pod
+            volumes = [volume for volume in volumes if volume != Volume(volume.name)]
         spec = msgspec.structs.replace(
             pod.spec, node_name="", scheduling_gates=[], scheduling_group=None, volumes=volumes
         )
@@ -72,11 +69,11 @@ class Interner:
         alike = _ClassKey(
             pod.metadata.namespace,
             spec,
-            _resized(status.container_statuses) if status else [],
-            _resized(status.init_container_statuses) if status else [],
+            _resized(status.container_statuses) if status and status.container_statuses else [],
+            _resized(status.init_container_statuses) if status and status.init_container_statuses else [],
             status.allocated_resources if status else None,
             status.resources if status else None,
-            status is not None and requests.is_resize_infeasible(status),
+            bool(status and status.conditions) and requests.is_resize_infeasible(pod.status),
         )
         key = self._encode(alike)
         found = self._classes.get(key)
@@ -89,6 +86,18 @@ class Interner:
             self._axis.follow(found)
             self._classes[key] = found
         return found
+
+
+def _check_counts(pod: Pod) -> None:
+    """Raise InvalidObject where a pod has more labels or the like than are read."""
+    metadata, claims = pod.metadata, pod.status.resource_claim_statuses
+    labels, annotations, owners = metadata.labels, metadata.annotations, metadata.owner_references
+    if len(labels or ()) + len(annotations or ()) + len(owners) + len(claims or ()) <= bounds.MOST_IN_SPEC:
+        return  # nearly every pod; one sum is quicker than four comparisons
+    bounds.check_count("metadata.labels", labels, bounds.MOST_LABELS)
+    bounds.check_count("metadata.annotations", annotations, bounds.MOST_LABELS)
+    bounds.check_count("metadata.ownerReferences", owners, bounds.MOST_IN_SPEC)
+    bounds.check_count("status.resourceClaimStatuses", claims, bounds.MOST_IN_SPEC)
 
 
 def _record(pod: Pod, cls: PodClass, labels: LabelSet, row: int) -> PodInfo:
@@ -117,7 +126,7 @@ def _record(pod: Pod, cls: PodClass, labels: LabelSet, row: int) -> PodInfo:
         spec.scheduling_group.pod_group_name if spec.scheduling_group else "",
         status.phase,
         status.start_time or "",
-        {c.type: c for c in status.conditions},
+        {c.type: c for c in status.conditions} if status.conditions else {},
         Slot(row, spec.node_name, status.nominated_node_name),
         {c.name: c.resource_claim_name for c in made} if (made := status.resource_claim_statuses) else NO_CLAIMS,
         extended.resource_claim_name if (extended := status.extended_resource_claim_status) else "",

@@ -252,13 +252,16 @@ class Nodes:
         lost = self._offers.at(row) - amounts.keys()
         for emptied in self._offers.change(row, frozenset(amounts)):
             self._own.allocatable[emptied] = self._own.free[emptied] = 0
-        for resource in amounts:
-            if self.axis.give_row(resource):  # perhaps there was no free row when the first node offered it
-                self._count_again(resource)
+        axis, now = self.axis, {**dict.fromkeys(lost, 0), **amounts}
+        places = axis.places(tuple(now))
+        if axis.NOTHING in places:
+            for resource in amounts:
+                if axis.give_row(resource):  # perhaps there was no free row when the first node offered it
+                    self._count_again(resource)
+            places = axis.places(tuple(now))
         allocatable, free = self._allocatable, self._free_amounts
-        for resource, amount in (*dict.fromkeys(lost, 0).items(), *amounts.items()):
-            place = self.axis.row(resource)
-            if place != self.axis.NOTHING:
+        for place, amount in zip(places, now.values(), strict=True):
+            if place != axis.NOTHING:
                 free[place][row] += amount - allocatable[place][row]
                 allocatable[place][row] = amount
 

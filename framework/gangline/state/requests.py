@@ -8,12 +8,14 @@ k8s.io/component-helpers/resource (v1.36), described in its comments.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
 
 import msgspec
 
 from gangline import quantity
 from gangline.errors import InvalidQuantity
-from gangline.model import Container, ContainerStatus, PodSpec, PodStatus, Resources
+from gangline.model import Container, ContainerStatus, PodSpec, PodStatus, Quantity, Resources
 
 CPU, MEMORY, EPHEMERAL_STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 DEFAULT_MILLI_CPU = 100
@@ -82,7 +84,16 @@ def is_resize_infeasible(status: PodStatus) -> bool:
 
 def allocatable(resources: Resources | None, path: str) -> dict[str, int]:
     """A node's resources; cpu in milli-CPU. Raises InvalidQuantity, also for a negative amount."""
-    return _round(_parse(resources, path), limit=MAX_ALLOCATABLE)
+    if resources and {*map(type, resources.values())} == {str}:  # a number may equal another one that is read otherwise
+        with suppress(InvalidQuantity):
+            return dict(_alike(tuple(resources.items())))
+    return _round(_parse(resources, path), limit=MAX_ALLOCATABLE)  # raises with the path
+
+
+@lru_cache(maxsize=256)
+def _alike(resources: tuple[tuple[str, Quantity], ...]) -> Mapping[str, int]:
+    """As `allocatable`, for texts: most nodes offer just what another one does."""
+    return _round(_parse(dict(resources), ""), limit=MAX_ALLOCATABLE)
 
 
 def _containers(

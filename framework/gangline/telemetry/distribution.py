@@ -36,7 +36,7 @@ class Distribution(Collector):
 
     def observe(self, value: float, number: int = 1) -> None:
         """Count a value so many times."""
-        self._series.observe(value, number)
+        self._series.observe_many(value, number)
 
     def describe(self) -> Iterator[Metric]:
         """For the registry."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
-from prometheus_client.core import Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from gangline.failures import Failures
@@ -61,6 +61,25 @@ def point_label(point: str) -> str:
     return "".join(word.capitalize() for word in point.split("_"))
 
 
+class AttemptsTotal(Collector):
+    """The number of attempts: that of the durations, which is counted already."""
+
+    def __init__(self, durations: Timings) -> None:
+        self._durations = durations
+
+    def describe(self) -> Iterator[CounterMetricFamily]:
+        """For the registry."""
+        name, text, names = families.ATTEMPTS_TOTAL
+        yield CounterMetricFamily(name, text, labels=names)
+
+    def collect(self) -> Iterator[Metric]:
+        """For the registry; other threads may count meanwhile."""
+        (found,) = self.describe()
+        for values, series in self._durations.items():
+            found.add_metric(values, series.count)
+        yield found
+
+
 class _InUse(Collector):
     """The metrics of the plugins in use, whichever these are when Prometheus asks."""
 
@@ -94,7 +113,7 @@ class Metrics:
         )
         self.families: list[Family] = [*self.timings]
         """Metrics outside of the registry that write their own lines; the scheduler adds its own."""
-        self.attempts_total = Counter(*families.ATTEMPTS_TOTAL, registry=registry)
+        registry.register(AttemptsTotal(self.attempts))
         self.overruns = Counter(*families.OVERRUNS, registry=registry)
         self.pending = Gauge(*families.PENDING, registry=registry)
         self.groups = GroupMetrics(registry)

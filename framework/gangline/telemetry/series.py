@@ -17,7 +17,12 @@ class Series:
         """The same list for as long as the series exists: the calls of plugins count in it themselves."""
         self.total = 0.0
 
-    def observe(self, value: float, number: int = 1) -> None:
+    def observe(self, value: float) -> None:
+        """Count a value."""
+        self.counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+    def observe_many(self, value: float, number: int) -> None:
         """Count a value so many times."""
         self.counts[bisect_left(self._bounds, value)] += number
         self.total += value * number

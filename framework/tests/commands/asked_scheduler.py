@@ -134,7 +134,7 @@ class AskedScheduler:
             with suppress(aiohttp.ClientError):
                 if self.unit in (await self._get("/ui/state", "first"))[1]:
                     return
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)
 
     async def _get(self, path: str, viewer: str) -> tuple[int, str]:
         url, headers = f"https://127.0.0.1:{self._port}{path}", {"Authorization": f"Bearer {viewer}"}

@@ -24,9 +24,15 @@ WAITS = "open('%s/pid', 'a').write(str(os.getpid()) + ' '); signal.pause()"
 
 def apart(program: str, left: int | None = None, patience: float = 20.0, clock: FakeClock | None = None) -> TryingApart:
     """One whose process is this program instead of the real one."""
-    monotonic = (clock or FakeClock()).monotonic
     prelude = "import json, os, signal, sys, time; asked = json.load(sys.stdin)"
-    command = (sys.executable, "-S", "-c", f"{prelude}; {program}")
+    return commanded((sys.executable, "-S", "-c", f"{prelude}; {program}"), left, patience, clock)
+
+
+def commanded(
+    command: tuple[str, ...], left: int | None = None, patience: float = 20.0, clock: FakeClock | None = None
+) -> TryingApart:
+    """One whose process is this command instead of the real one."""
+    monotonic = (clock or FakeClock()).monotonic
     return TryingApart(lambda: CONFIGURATION, "its/kubeconfig", command, lambda: left, monotonic, patience)
 
 

@@ -366,7 +366,9 @@ def test_one_change_that_does_not_help_is_told_in_the_singular() -> None:
 
 def test_where_no_change_could_be_tried_none_is_counted() -> None:
     cluster = small(make_node("a"))  # with no GPUs, no taints, and nobody on it
-    cluster.create(PODS, make_pod("p", node_selector={"zone": "b"}, scheduler_name="gangs"))
+    gone = model.NodeSelectorTerm(match_fields=[model.Requirement("metadata.name", "In", ["gone"])])
+    affinity = model.Affinity(model.NodeAffinity(model.NodeSelector([gone])))
+    cluster.create(PODS, make_pod("p", affinity=affinity, scheduler_name="gangs"))
 
     found = asked(cluster, POD, Judges(GANGS, "test"))
 

@@ -9,10 +9,13 @@ import subprocess
 import sys
 
 import pytest
+from rich.console import Console
 
+from gangline import main
 from gangline.commands.answering import Answer
 from gangline.commands.explain import show
-from gangline.commands.output import drawn, put, table
+from gangline.commands.output import drawn, put, table, told
+from gangline.errors import GanglineError
 from gangline.explain.report import NodeReport, Report, Verdict
 from gangline.status import Code
 
@@ -48,6 +51,35 @@ def test_an_output_that_nobody_reads_ends_the_command_without_a_line(forking: Fo
     os.close(writing)
 
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b1A\r\u202egnp"
+
+
+def test_what_others_wrote_cannot_do_anything_to_the_terminal() -> None:
+    def draw(screen: Console) -> None:
+        rows = table("NAME", "WHY")
+        rows.add_row(HOSTILE, f"because of {HOSTILE}")
+        put(screen, rows)
+        screen.print(f"note: {HOSTILE}")
+
+    text = drawn(draw) + told([], "name", [f"pod/{HOSTILE}"], draw)
+
+    assert all(line.isprintable() for line in text.splitlines())
+    assert text.count(r"\x1b]0;owned\x07\x1b[2J\x9b1A\x0d\u202egnp") == 4
+
+
+def test_an_error_with_the_words_of_others_cannot_do_anything_to_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(**how: object) -> None:
+        raise GanglineError(HOSTILE)
+
+    monkeypatch.setattr(main, "cli", fail)
+    with pytest.raises(SystemExit):
+        main.main()
+
+    assert capsys.readouterr().err == "gangline: \\x1b]0;owned\\x07\\x1b[2J\\x9b1A\\x0d\\u202egnp\n"
 
 
 async def test_a_watch_ends_when_nobody_reads_it_any_more(lab: ClusterOverHttp) -> None:

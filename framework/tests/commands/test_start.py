@@ -16,11 +16,18 @@ import yaml
 RUN = """
 import logging, os, signal, sys
 from gangline import main
+from gangline.commands import run
+
+class Program(run.RunProgram):
+    def load(self):
+        super().load()
+        print(*sys.modules)
 
 class End(logging.Handler):
     def emit(self, record):
         os.kill(os.getpid(), signal.SIGTERM)
 
+run.RunProgram = Program
 logging.getLogger("gangline.kube.informer").addHandler(End())
 local = "127.0.0.1:0"
 sys.argv = ["gangline", "run", "--kubeconfig", sys.argv[1], "--listen", local, "--secure-listen", local]
@@ -28,7 +35,7 @@ sys.argv += ["--no-leader-elect"]
 main.main()
 print(*sys.modules)
 """
-"""Runs until a list is refused, and prints the modules that are loaded then."""
+"""Runs until a list is refused. Prints the modules before it has an event loop, and those at the end."""
 LIBRARIES = {
     *("click", "httptools", "msgspec", "numpy", "pluggy", "prometheus_client", "tenacity", "typing_extensions"),
     *("uvloop", "yaml"),
@@ -59,13 +66,20 @@ def server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def loaded(server: str, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The modules that `gangline run` has loaded when it reads the cluster."""
+def modules(server: str, tmp_path_factory: pytest.TempPathFactory) -> list[set[str]]:
+    """The modules that `gangline run` has loaded before it has an event loop, and when it reads the cluster."""
     kubeconfig = tmp_path_factory.mktemp("start") / "config"
     write(kubeconfig, server)
     environ = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
     command = [sys.executable, "-c", RUN, str(kubeconfig)]
-    return set(subprocess.check_output(command, env=environ, text=True, timeout=60).split())
+    lines = subprocess.check_output(command, env=environ, text=True, timeout=60).splitlines()
+    return [set(line.split()) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def loaded(modules: list[set[str]]) -> set[str]:
+    """The modules that are loaded when the cluster is read."""
+    return modules[1]
 
 
 def write(kubeconfig: Path, server: str) -> None:
@@ -114,3 +128,10 @@ def test_rooms_that_it_does_not_need_at_once_are_not_loaded(loaded: set[str], ro
 
 def test_what_it_needs_is_loaded(loaded: set[str]) -> None:
     assert {"gangline.loop.scheduler", "gangline.kube.plain", "gangline_plugins.default_binder"} <= loaded
+
+
+def test_no_plugin_is_imported_in_the_event_loop(modules: list[set[str]]) -> None:
+    before, after = modules
+
+    assert "gangline_plugins.dynamic_resources.plugin" in before and "gangline.page.live" in before
+    assert not {name for name in after - before if name.startswith(("gangline_plugins", "gangline.page"))}

@@ -48,7 +48,7 @@ async def answer(asked: AskedScheduler, viewer: str) -> Any:
     async with asyncio.timeout(2 * PATIENCE[0]):
         status, said = await asked.ask(viewer)
         while status == 503:
-            await asyncio.sleep(PATIENCE[1])
+            await asyncio.sleep(0.2)
             status, said = await asked.ask(viewer)
     assert status == 200
     return said

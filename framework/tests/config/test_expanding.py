@@ -10,6 +10,7 @@ from gangline.config import (
     expand,
     expand_all,
     load,
+    loaded,
 )
 from gangline.errors import ConfigError
 
@@ -295,3 +296,36 @@ def test_the_default_weights_are_kube_schedulers() -> None:
         "ImageLocality": 1,
         "PodGroupPodsCount": 1,
     }
+
+
+class Noting(dict[str, frozenset[str]]):
+    """Notes the plugins that are loaded: reading an entry loads the plugin."""
+
+    def __init__(self) -> None:
+        super().__init__(POINTS)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> frozenset[str]:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+
+@pytest.mark.parametrize(
+    "plugins",
+    [
+        "{}",
+        "{multiPoint: {disabled: [{name: Image}]}}",
+        "{multiPoint: {enabled: [{name: Custom}]}, score: {enabled: [{name: Other}]}}",
+        "{multiPoint: {disabled: [{name: '*'}], enabled: [{name: Sort}, {name: Bind}, {name: NodePorts}]}}",
+        "{queueSort: {disabled: [{name: '*'}], enabled: [{name: OtherSort}]}}",
+    ],
+    ids=["default", "one-disabled", "more", "all-disabled", "replaced"],
+)
+def test_it_is_known_beforehand_which_plugins_profiles_load(plugins: str) -> None:
+    points, profiles = Noting(), [profile(f"{{plugins: {plugins}}}")]
+
+    before = loaded(profiles, points, DEFAULTS)
+    assert not points.read
+    expand_all(profiles, points, DEFAULTS)
+
+    assert set(before) == points.read and len(before) == len(points.read)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
-from gangline import model
+from gangline import PodInfo, model
+from gangline.api.pod_group import Membership
 from gangline.groups import keys
 from gangline.groups.members import PlacedMembers
 from gangline.kube.resources import GPU_CLAIMS, SCHEDULER_PLUGINS_POD_GROUPS
@@ -105,3 +108,35 @@ def test_the_group_of_a_member_that_was_placed_at_once_is_read_when_it_is_known(
         found = [len(members) for members in placed.groups().values()]
 
     assert not before and found == [2] and not placed.groups()
+
+
+class Answers(dict[str, Membership]):
+    """The groups of pods, by the names of the pods."""
+
+    version = 0
+
+    def of(self, pod: PodInfo) -> Membership | None:
+        return self.get(pod.name)
+
+    def annotations(self, pod: PodInfo) -> Mapping[str, str]:
+        return pod.annotations
+
+
+def test_a_pod_that_joins_or_leaves_a_group_is_found_when_groups_are_read_anew() -> None:
+    world, answers = World(), Answers()
+    cache, placed = world.cache, PlacedMembers(answers)
+    cache.upsert_node(make_node("n"))
+    cache.track(placed)
+    world.put(SCHEDULER_PLUGINS_POD_GROUPS, "g", {"minMember": 1})
+    for name in ("joins", "stays-alone"):
+        cache.upsert_pod(cache.record(make_pod(name, node="n", labels={keys.POD_GROUP: "g"})))
+    found = world.groups.of(next(iter(cache.pods.values())))
+    assert isinstance(found, Membership) and not placed.groups()
+
+    answers["joins"] = found
+    list(placed.start_over(cache.pods))
+    assert [pod.name for pod in placed.of(found.group.key)] == ["joins"]
+
+    answers.clear()
+    list(placed.start_over(cache.pods))
+    assert not placed.groups()

@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 from gangline.errors import ConfigError, Unavailable
-from gangline.kube import sources
 from gangline.kube.access import Access
 from gangline.kube.auth import Credentials, load
 from gangline.kube.client import HttpClient
@@ -96,6 +95,8 @@ async def test_an_exec_plugin_runs_again_before_its_token_ends(write: Write, tmp
     script = credential(token="TOKEN", expirationTimestamp=end).replace("TOKEN", "'$n'")
     path = write(plugin(tmp_path, count + script))
     now = 0.0
+    from gangline.kube import sources  # loads the client of Kubernetes, which takes 0.2 s
+
     credentials = Credentials(lambda: sources.from_kubeconfig([path], None), clock=lambda: now)
     first = await credentials.authorization()
     now = 3500.0
@@ -165,6 +166,8 @@ async def test_a_pod_uses_its_service_account_and_follows_its_token(tmp_path: Pa
     environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
     environ["HOME"] = str(tmp_path)
     now = 0.0
+    from gangline.kube import sources  # loads the client of Kubernetes, which takes 0.2 s
+
     credentials = Credentials(lambda: sources.from_service_account(tmp_path, environ), clock=lambda: now)
     one = await credentials.authorization()
     (tmp_path / "token").write_text("two\n")

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 
 from gangline.kube.client import HttpClient
 from gangline.kube.informer import BREATH, PAGE, Informer
-from gangline.kube.resources import NODES, PODS
-from gangline.model import Node, Pod
+from gangline.kube.interface import Client, Listing
+from gangline.kube.resources import NODES, PODS, Resource
+from gangline.model import Node, ObjectMeta, Pod
 
 from ..eventually import until
 from .fake_api_server import FakeApiServer, bookmark, event, failure, listed, pod
@@ -428,3 +431,43 @@ async def test_it_tells_up_to_which_version_all_is_seen_only_after_the_handler_h
     informer.leave(())
 
     assert reached == [("7", 2), ("8", 3), ("50", 3), ("", 5)]
+
+
+class Thing(msgspec.Struct, weakref=True):
+    """An object whose end can be seen."""
+
+    metadata: ObjectMeta
+
+
+class Holding:
+    """A client with one list; nobody else has its objects."""
+
+    async def list(self, resource: Resource[Thing], **asked: Any) -> Listing[Thing]:
+        names = [f"thing-{number:03}" for number in range(2 * BREATH)]
+        return Listing([Thing(ObjectMeta(name=name, uid=name, resource_version="3")) for name in names], "7")
+
+
+class Counting:
+    """A handler that keeps nothing of an object, and counts the objects that are still there."""
+
+    def __init__(self) -> None:
+        self.seen: list[weakref.ref[Thing]] = []
+        self.left: list[int] = []
+
+    def upsert(self, thing: Thing, /) -> None:
+        self.seen.append(weakref.ref(thing))
+        self.left.append(sum(ref() is not None for ref in self.seen))
+
+    def remove(self, namespace: str, name: str, uid: str, /) -> None:
+        raise AssertionError(name)
+
+
+async def test_an_object_of_a_list_is_freed_when_it_has_been_handled() -> None:
+    counting = Counting()
+    informer = Informer(cast(Client, Holding()), Resource("", "v1", "things", "Thing", Thing), counting)
+
+    await informer.step()
+
+    names = [name for _, name in informer.known]
+    assert names == sorted(names) and len(names) == 2 * BREATH
+    assert max(counting.left) <= 2 and informer.last_seen == 3

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gangline.errors import ConfigError
-from gangline.kube import plain, sources
+from gangline.kube import plain
 from gangline.kube.access import Access
 
 PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----\n").decode()
@@ -97,6 +97,8 @@ def shown(access: Access) -> dict[str, Any]:
 
 def official(path: Path, context: str | None) -> dict[str, Any] | None:
     """What the official client reads, None where it refuses to."""
+    from gangline.kube import sources  # loads the official client, which takes 0.2 s
+
     try:
         return shown(sources.from_kubeconfig([str(path)], context))
     except ConfigError:
@@ -160,6 +162,7 @@ def test_a_service_account_is_read_as_the_official_client_does(
             (tmp_path / name).write_text(content)
     environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
     found = {key: value for key, value in environ.items() if value is not None}
+    from gangline.kube import sources  # loads the official client, which takes 0.2 s
 
     try:
         expected = sources.from_service_account(tmp_path, found)
@@ -213,6 +216,7 @@ def test_a_service_account_behind_a_proxy_is_read_as_the_official_client_does(
     (tmp_path / "token").write_text("secret")
     (tmp_path / "ca.crt").write_text("-")
     environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "6443"}
+    from gangline.kube import sources  # loads the official client, which takes 0.2 s
 
     with environment(proxies):
         read = plain.from_service_account(tmp_path, environ)

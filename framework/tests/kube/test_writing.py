@@ -91,7 +91,7 @@ async def test_requests_share_one_connection_while_they_come_one_after_the_other
         first = await writer.request("POST", "/api?x=1", {"Content-Type": "text/plain"}, b"hello")
         second = await writer.request("POST", "/api", {}, b"")
 
-    assert (first, second.body) == (HttpAnswer(201, "Created", None, b"one"), b"two")
+    assert (first, second.body) == (HttpAnswer(201, "", None, b"one"), b"two")
     assert peer.connections == 1
     assert peer.requests[0].startswith(b"POST /base/api?x=1 HTTP/1.1\r\nHost: 127.0.0.1:")
     assert b"Content-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello" in peer.requests[0]
@@ -112,6 +112,29 @@ async def test_what_a_server_asks_to_wait_is_handed_on() -> None:
         answer = await writer.request("POST", "/", {}, b"")
 
     assert (answer.status, answer.phrase, answer.retry_after) == (429, "Too Many Requests", "3")
+
+
+async def test_the_head_of_a_refusal_is_read_whatever_comes_before_and_after_it() -> None:
+    hints = b"HTTP/1.1 103 Early Hints\r\nRetry-After: 9\r\n\r\n"
+    refusal = reply("429 Too Many Requests", b"busy", "RETRY-AFTER: 3")
+    async with talking(Peer(hints + refusal + b"garbage")) as writer:
+        answer = await writer.request("POST", "/", {}, b"")
+
+    assert answer == HttpAnswer(429, "Too Many Requests", "3", b"busy")
+
+
+async def test_each_request_of_a_connection_has_its_own_time() -> None:
+    """One timer serves all of them."""
+    loop, seconds = asyncio.get_running_loop(), 0.2
+    async with talking(Peer(reply(), reply(), b"never"), seconds=seconds) as writer:
+        for _ in range(2):
+            await writer.request("POST", "/", {}, b"")
+            await asyncio.sleep(seconds * 0.7)  # the first request's time ends while the third one waits
+        began = loop.time()
+        with pytest.raises(TimeoutError):
+            await writer.request("POST", "/", {}, b"")
+
+    assert seconds * 0.99 <= loop.time() - began < 2 * seconds
 
 
 async def test_a_connection_that_the_server_closes_is_not_used_again() -> None:

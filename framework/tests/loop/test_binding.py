@@ -87,6 +87,44 @@ async def test_a_decision_is_bound_with_its_annotations() -> None:
 
 
 @pytest.mark.parametrize(
+    ("skipped", "called"),
+    [(frozenset(), ["pre_bind_pre_flight", "pre_bind", "post_bind"]), (frozenset({"Noting"}), [])],
+    ids=["concerned", "skips the class"],
+)
+async def test_a_plugin_that_concerns_no_pod_of_the_class_is_not_called(
+    skipped: frozenset[str], called: list[str]
+) -> None:
+    calls: list[str] = []
+
+    class Noting:
+        name = "Noting"
+
+        @hookimpl
+        def pre_bind_pre_flight(self) -> None:
+            calls.append("pre_bind_pre_flight")
+
+        @hookimpl
+        async def pre_bind(self) -> None:
+            calls.append("pre_bind")
+
+        @hookimpl
+        async def post_bind(self) -> None:
+            calls.append("post_bind")
+
+    async def expect(decision: Decision) -> Status:
+        return SUCCESS
+
+    bench = Bench(Noting, DefaultBinder)
+    bench.binder = Binder(bench.listen, FakeClock(), bench.metrics, expect=expect)
+    async with running(bench):
+        bench.submit("p", cycle=Cycle(skipped=skipped))
+        await until(lambda: "p" in bench.told and not bench.binder.pending)
+
+    assert bench.told["p"].is_success
+    assert calls == called
+
+
+@pytest.mark.parametrize(
     ("plugin", "message", "by"),
     [
         (answering("Lock", "pre_bind", unschedulable("lock lost")), "lock lost", "Lock"),

@@ -21,7 +21,7 @@ from gangline.errors import (
 )
 from gangline.kube.interface import Client, PatchKind
 from gangline.kube.resources import EVENTS, NODES, PODS, Resource
-from gangline.loop.reporting import CONCURRENCY, PATIENCE, SERIES_LOOK, Reporter
+from gangline.loop.reporting import CONCURRENCY, IDLE, PATIENCE, SERIES_LOOK, Reporter
 from gangline.model import Event, PodCondition, TypedReference
 from gangline.profile.recording import SERIES_PAUSE, Condition, EventRecorder, GroupCondition
 from gangline.simulate import SimulatedCluster
@@ -91,9 +91,9 @@ class Desk:
         return self.pending
 
     async def looks_around(self) -> None:
-        """Wait until each of the reporter's writers has asked whether it may write, twice."""
+        """Wait until each of the reporter's writers has asked whether it may write, and the first one again."""
         seen = self.asked
-        await until(lambda: self.asked >= seen + 2 * CONCURRENCY)
+        await until(lambda: self.asked > seen + CONCURRENCY)
 
     def say(self, note: str = "no room") -> None:
         self.recorder.event(POD, "Warning", "FailedScheduling", note)
@@ -425,6 +425,32 @@ def test_a_reporter_that_has_nothing_to_write_sleeps() -> None:
         return desk.asked - asked
 
     assert run(day()) == 0
+
+
+def test_one_writer_looks_for_room_and_wakes_the_others() -> None:
+    desk = Desk()
+    at_work: list[str] = []
+
+    async def create(resource: Any, obj: Event, **more: Any) -> None:
+        at_work.append(obj.note)
+        await asyncio.Event().wait()
+
+    desk.client.create = create  # type: ignore[method-assign, assignment]  # each write takes for ever
+
+    async def story() -> int:
+        desk.pending = 1
+        for i in range(20):
+            desk.say(str(i))
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(desk.reporter.run())
+            await asyncio.sleep(10.0)
+            asked, desk.pending = desk.asked, 0
+            await asyncio.sleep(2 * IDLE)
+            task.cancel()
+        return asked
+
+    assert run(story()) < 10 / IDLE + CONCURRENCY * 12
+    assert len(at_work) == CONCURRENCY
 
 
 PROFILE = """\

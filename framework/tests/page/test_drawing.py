@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from gangline import model
 from gangline.kube.resources import GPU_NODE_STATUSES, RESOURCE_CLAIMS
-from gangline.page.drawing import CORDONED, SOMEBODY
+from gangline.page.drawing import CORDONED
 from gangline.page.tables import EVERYBODY
 from gangline.testing import make_pod
 from gangline.wire.custom_resources import ALLOCATED
@@ -93,28 +94,79 @@ def test_a_node_that_goes_leaves_nothing_behind() -> None:
     assert drawer.tables.namespaces == frozenset()
 
 
-def claim(pod: model.Pod, *devices: str) -> model.ResourceClaim:
+def claim(name: str, *devices: str, users: Iterable[model.Pod] = (), namespace: str = "default") -> model.ResourceClaim:
     results = [{"driver": "gpu.nvidia.com", "pool": "n", "device": device} for device in devices]
-    users = [{"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}]
-    data: dict[str, Any] = {"metadata": {"name": pod.metadata.name, "namespace": "default"}}
-    status = {"allocation": {"devices": {"results": results}}, "reservedFor": users}
+    reserved = [{"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid} for pod in users]
+    data: dict[str, Any] = {"metadata": {"name": name, "namespace": namespace}}
+    status = {"allocation": {"devices": {"results": results}}, "reservedFor": reserved}
     return msgspec.convert({**data, "status": status}, model.ResourceClaim)
 
 
-def test_gpus_of_claims_are_those_of_the_pods_that_use_them() -> None:
-    entry = model.PodResourceClaim(name="gpus", resource_claim_name="p")
-    pod, other = make_pod("p", node="n", resource_claims=[entry]), make_pod("elsewhere")
+def user(name: str, claim: str, node: str = "n") -> model.Pod:
+    entry = model.PodResourceClaim(name="gpus", resource_claim_name=claim)
+    return make_pod(name, node=node, resource_claims=[entry])
+
+
+def claiming(*pods: model.Pod) -> ShownCluster:
+    """A node of four GPUs, all of which are given by claims, and these pods on the node."""
     shown = ShownCluster(node("n", gpus=0))
     shown.report(report("n", gpus=4))
-    shown.bind(pod)
+    shown.bind(*pods)
     shown.draw()
-    shown.cache.store(RESOURCE_CLAIMS).upsert(claim(pod, "gpu-1", "gpu-2-mig-1g.10gb"))
-    shown.cache.store(RESOURCE_CLAIMS).upsert(claim(other, "gpu-3"))
+    return shown
+
+
+def test_gpus_of_claims_are_those_of_the_pods_that_use_them() -> None:
+    pod = user("p", "c")
+    shown = claiming(pod)
+    shown.cache.store(RESOURCE_CLAIMS).upsert(claim("c", "gpu-1", "gpu-2-mig-1g.10gb", users=[pod]))
+
+    assert owners(shown.draw(), "n") == ["", "default/p", "default/p", ""]
+
+
+def test_a_claim_is_used_by_a_pod_that_is_not_the_first_for_which_it_is_reserved() -> None:
+    gone, pod = user("gone", "c", node="m"), user("p", "c")
+    shown = claiming(pod)
+    shown.cache.store(RESOURCE_CLAIMS).upsert(claim("c", "gpu-1", users=[gone, pod]))
 
     drawer = shown.draw()
 
-    assert owners(drawer, "n")[:3] == ["", "default/p", "default/p"]
-    assert drawer.tables.rows(EVERYBODY)["nodes"]["n"][1][3] == SOMEBODY
+    assert owners(drawer, "n") == ["", "default/p", "", ""]
+    assert drawer.tables.rows("default")["pods"]["p"][2] == (1,)
+
+
+def test_instances_of_one_gpu_are_in_the_claims_of_several_pods() -> None:
+    first, second = user("p", "c"), user("q", "d")
+    shown = claiming(first, second)
+    shown.cache.store(RESOURCE_CLAIMS).upsert(claim("c", "gpu-2-mig-1g.10gb-0", users=[first]))
+    shown.cache.store(RESOURCE_CLAIMS).upsert(claim("d", "gpu-2-mig-1g.10gb-1", users=[second]))
+
+    pods = shown.draw().tables.rows("default")["pods"]
+
+    assert [pods[name][2] for name in ("p", "q")] == [(2,), (2,)]
+
+
+def test_gpus_of_a_claim_that_no_drawn_pod_uses_are_those_of_the_claim_in_its_namespace() -> None:
+    shown = claiming()
+    shown.cache.store(RESOURCE_CLAIMS).upsert(claim("kept", "gpu-3", users=[user("elsewhere", "kept")]))
+    shown.cache.store(RESOURCE_CLAIMS).upsert(claim("other", "gpu-1", namespace="other"))
+
+    drawer = shown.draw()
+
+    assert owners(drawer, "n") == ["", "other/other", "", "default/kept"]
+    assert [*drawer.tables.rows("default")["workloads"].values()] == [("kept", "ResourceClaim", 0)]
+
+
+def test_a_claim_is_no_workload_any_more_once_a_pod_uses_it() -> None:
+    shown = claiming()
+    shown.cache.store(RESOURCE_CLAIMS).upsert(claim("c", "gpu-3"))
+    shown.draw()
+    shown.bind(user("p", "c"))
+
+    drawer = shown.draw()
+
+    assert owners(drawer, "n") == ["", "", "", "default/p"]
+    assert [row[1] for row in drawer.tables.rows("default")["workloads"].values()] == ["Pod"]
 
 
 def test_many_nodes_are_taken_in_parts_and_a_change_alone_afterwards() -> None:

@@ -154,25 +154,33 @@ async def test_all_that_was_read_is_settled_when_it_is_read() -> None:
     assert is_looked_at(new)
 
 
-async def test_what_cannot_be_read_in_time_is_collected_as_always() -> None:
-    read, asked_again = asyncio.Event(), asyncio.Event()
-    asked: list[None] = []
+async def test_where_reading_takes_long_no_new_object_is_left_out() -> None:
+    with looked_at_once() as looks:
+        await asyncio.wait_for(skim(looks, 0.0, longest=0.0), 60)  # ends at once
 
-    async def listed() -> None:
-        asked.append(None)
-        if len(asked) == 2:
-            asked_again.set()
-        await read.wait()
+        kept, garbage = Ring(), weakref.ref(Ring())
 
-    settling = asyncio.create_task(settle_when(listed, longest=0.0))
-    await asked_again.wait()
-    kept = Ring()
-    gc.collect(0)
-    assert is_looked_at(kept)
+        assert not looks.found_garbage and is_looked_at(kept)
+        gc.collect(0)
+
+    assert garbage() is None
+
+
+@pytest.mark.parametrize("longest", [0.0, 60.0], ids=["too-long", "in-time"])
+async def test_the_collector_never_looks_at_everything_however_long_reading_takes(longest: float) -> None:
+    read = asyncio.Event()
+    looked: list[int] = []
+    gc.callbacks.append(note := lambda phase, info: looked.append(info["generation"]))
+    settling = asyncio.create_task(settle_when(until(read), longest))
+    await asyncio.sleep(0)
+    kept = [[Ring()] for _ in range(4 * memory.YOUNG)]
+
     read.set()
     await settling
+    gc.callbacks.remove(note)
 
-    assert not is_looked_at(kept)
+    assert looked and set(looked) == {0}
+    assert not any(each is kept[0] or each is kept[-1] for each in gc.get_objects())
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,9 @@ from gangline import (
     unschedulable,
 )
 from gangline.api.cycle_state import StateKey
+from gangline.deadline import NO_DEADLINE
 from gangline.errors import PluginError
+from gangline.profile.common import Common
 from gangline.testing import cluster, make_node, make_pod, make_runtime
 
 ASKED = StateKey[str]("asked")
@@ -144,6 +146,41 @@ def test_the_answers_are_asked_for_again_after_a_change_of_a_node_and_not_after_
     assert world.ask(3) == [False, True, True, True]
 
 
+def test_after_a_change_of_a_node_plugins_are_asked_about_this_node_alone() -> None:
+    class Counts(Purple):
+        name = "Counts"
+
+        @hookimpl
+        def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:
+            self.calls.extend(nodes.names)
+            return (~nodes.label("rack").equals("a")).astype(np.uint8)
+
+        @hookimpl
+        def score(self, nodes: NodeView) -> ScoreColumn:
+            self.calls.extend(nodes.names)
+            return np.where(nodes.label("zone").exists, 10.0, 0.0)
+
+    world = World(Counts)
+    world.ask(1)
+    world.calls("Counts").clear()
+    world.cache.upsert_node(make_node("b", labels={"rack": "a"}))
+
+    assert world.ask(2) == [True, True, True]
+    assert world.calls("Counts") == ["b", "b"]
+
+
+def test_a_score_that_is_equal_on_all_nodes_but_one_decides_while_that_node_has_another_one() -> None:
+    world = World(Purple)
+    chosen = []
+    for number, labels in enumerate(({}, {"zone": "z"}, {})):
+        world.cache.upsert_node(make_node("c", labels={"rack": "a", **labels}))
+        filtered = world.runtime.filter(world.cache.record(make_pod("p", cpu=number + 1)))
+        row = world.runtime.choose(filtered)
+        chosen.append((world.cache.nodes.names[row], world.runtime.evaluator.scores_at(filtered, row)[1]))
+
+    assert chosen == [("a", []), ("c", [100.0]), ("a", [])]
+
+
 def test_one_entry_does_not_change_the_answers_that_others_share() -> None:
     world = World(Purple)
     first = world.cache.record(make_pod("first", cpu=1, **plain))
@@ -214,6 +251,23 @@ def test_where_a_plugin_wraps_a_hook_every_class_is_asked_about() -> None:
     world = World(Purple, Wraps)
 
     assert world.ask(1) == [True, False, True] and world.ask(2) == [False] * 3
+
+
+def test_answers_for_kinds_of_pods_that_come_in_turn_stay() -> None:
+    cache = cluster([make_node(f"n{number}") for number in range(200)])
+    runtime = make_runtime(cache, Purple)
+    common = Common(runtime.profile, cache.nodes, most_bytes=1)
+    asked = runtime.profile.plugins["Purple"].calls
+
+    def ask() -> int:
+        """How often the plugin is asked about pods of 10 namespaces in turn."""
+        asked.clear()
+        for number in range(10):
+            pod = cache.record(make_pod(f"p{number}", namespace=f"team-{number}"))
+            common.answers(common.key(pod.cls, ()), pod, NO_DEADLINE)
+        return len(asked)
+
+    assert [ask() for _ in range(6)][::5] == [20, 0]
 
 
 def test_a_fault_is_not_kept() -> None:

@@ -578,6 +578,51 @@ def test_what_skips_a_class_differs_by_value_from_what_skips_a_pod() -> None:
     assert asked_for(Status(Code.SKIP_CLASS)) == ["a"]
 
 
+def test_an_attempt_keeps_what_plugins_have_said_about_its_pod() -> None:
+    """A plugin may say something else about the next pod of a class, because objects have changed. Whoever has reserved
+    something for the first pod is called to bind it all the same.
+    """
+    answers = iter([None, SKIP_CLASS])
+
+    class Concerned:
+        name = "Concerned"
+
+        @hookimpl
+        def pre_filter(self) -> Status | None:
+            return next(answers)
+
+    cache = scored(1, 2)
+    evaluator = make_runtime(cache, Concerned).evaluator
+    pods = [cache.record(make_pod(name)) for name in ("a", "b", "c")]
+    first, second, third = [evaluator.filter(pod).cycle for pod in pods]
+
+    assert (first.skipped, second.skipped, third.skipped) == (set(), {"Concerned"}, {"Concerned"})
+
+
+@pytest.mark.parametrize("ignores", [True, False], ids=["ignores requests", "reads requests"])
+def test_a_plugin_whose_answers_are_kept_skips_a_class_too(ignores: bool) -> None:
+    class Kept:
+        name = "Kept"
+        reads = NODE
+        ignores_requests = ignores
+
+        @hookimpl
+        def pre_filter(self, pod: PodInfo) -> Status:
+            return SKIP_CLASS if pod.labels.get("skips") == "class" else SKIP
+
+        @hookimpl
+        def identity(self, pod: PodInfo) -> str | None:
+            return pod.labels.get("skips")
+
+    cache = scored(1, 2)
+    evaluator = make_runtime(cache, Kept).evaluator
+    of_class, of_pod = [cache.record(make_pod(of, labels={"skips": of})) for of in ("class", "pod")]
+
+    for _ in range(2):
+        assert evaluator.filter(of_class).cycle.skipped == {"Kept"}
+        assert not evaluator.filter(of_pod).cycle.skipped
+
+
 @pytest.mark.parametrize("point", ["pre_score", "bind", "permit"])
 def test_only_a_pre_filter_may_skip_a_class(point: str) -> None:
     assert check_of(point)(Status(Code.SKIP_CLASS)) == "must not answer SkipClass"

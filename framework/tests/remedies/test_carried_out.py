@@ -6,6 +6,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from gangline import model
+from gangline.testing.gangs import LEAF
 
 from .worlds import World, members, node, occupant, waiting
 
@@ -27,8 +28,11 @@ def worlds(draw: st.DrawFn) -> World:
     gpus, cpu = draw(st.sampled_from((4, 8, 8, 16))), draw(st.sampled_from((1, 1, 1, 100)))
     priority = draw(st.sampled_from((0, 5)))
     size = draw(st.sampled_from((0, 2, 2, 3, 3, 4)))
-    unit = members(size, gpus, draw(st.sampled_from(("", "leaf", "leaf"))), cpu=cpu, priority=priority)
-    alone = (waiting(gpus=gpus, cpu=cpu, priority=priority),)
+    selector = draw(st.sampled_from((None, None, {"disk": "ssd"}, {LEAF: "leaf-0"}, {LEAF: "leaf-1", "disk": "ssd"})))
+    unit = members(
+        size, gpus, draw(st.sampled_from(("", "leaf", "leaf"))), cpu=cpu, priority=priority, node_selector=selector
+    )
+    alone = (waiting(gpus=gpus, cpu=cpu, priority=priority, node_selector=selector),)
     return World(tuple(nodes), unit or alone, tuple(running), size)
 
 

@@ -60,6 +60,12 @@ def after(given: Case, remedy: Remedy) -> Case:
         more = {name: values[name] for name in ("key", "value", "effect")}
         more["operator"] = "Equal" if values["value"] else "Exists"
         made["pod"]["spec"].setdefault("tolerations", []).append(more)
+    elif remedy.kind is RemedyKind.PREFER_NODES:
+        spec = made["pod"]["spec"]
+        for key in values["labels"]:
+            del spec["nodeSelector"][key]
+        if values["nodeAffinity"]:
+            del spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     else:
         pytest.fail(f"there is no way to carry out {remedy}")
     return made

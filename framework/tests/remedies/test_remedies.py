@@ -18,12 +18,13 @@ from gangline.remedies.amounts import fewer_members, smaller_requests
 from gangline.remedies.freeing import free_room
 from gangline.remedies.trying import Trial
 from gangline.testing.gang_stories import profile_with
-from gangline.testing.gangs import GROUP
+from gangline.testing.gangs import GROUP, LEAF, SPINE
 from gangline.wire.custom_resources import CLAIM, COMPLETION_INDEX, ClaimDevices, GpuClaim, GpuClaimSpec
 
 from .worlds import World, members, node, occupant, report, waiting
 
 FOUR = tuple(node(f"n{number}", number % 2) for number in range(4))
+ELSEWHERE = model.NodeSelector([model.NodeSelectorTerm([model.Requirement("zone", "In", ["b"])])])
 HALF_IN_USE = (occupant("a", "n0", 4), occupant("b", "n1", 4))
 CASES: list[tuple[str, World, RemedyKind, str, Mapping[str, Any], RemedyCost]] = [
     (
@@ -64,6 +65,41 @@ CASES: list[tuple[str, World, RemedyKind, str, Mapping[str, Any], RemedyCost]] =
         RemedyKind.TOLERATE_TAINT,
         "Let the pods tolerate the taint team=a:NoSchedule, which 1 node has.",
         {"key": "team", "value": "a", "effect": "NoSchedule", "nodes": 1},
+        RemedyCost(),
+    ),
+    (
+        "a label that no node has",
+        World((node("n0", 0),), (waiting(node_selector={"disk": "ssd"}),)),
+        RemedyKind.PREFER_NODES,
+        "Prefer nodes with the label disk=ssd, which no node has, instead of requiring them.",
+        {"labels": {"disk": "ssd"}, "nodeAffinity": False},
+        RemedyCost(),
+    ),
+    (
+        "a label of nodes that are full",
+        World((node("n0", 0), node("n1", 1)), members(2, 8, "", node_selector={LEAF: "leaf-1"}), min_member=2),
+        RemedyKind.PREFER_NODES,
+        f"Prefer nodes with the label {LEAF}=leaf-1, which 1 node has, instead of requiring them.",
+        {"labels": {LEAF: "leaf-1"}, "nodeAffinity": False},
+        RemedyCost(),
+    ),
+    (
+        "a node affinity",
+        World((node("n0", 0),), (waiting(affinity=model.Affinity(model.NodeAffinity(ELSEWHERE))),)),
+        RemedyKind.PREFER_NODES,
+        "Prefer the nodes of the pods' node affinity instead of requiring them.",
+        {"labels": {}, "nodeAffinity": True},
+        RemedyCost(),
+    ),
+    (
+        "a label and a node affinity, neither of which is enough alone",
+        World(
+            (node("n0", 0),),
+            (waiting(affinity=model.Affinity(model.NodeAffinity(ELSEWHERE)), node_selector={"disk": "ssd"}),),
+        ),
+        RemedyKind.PREFER_NODES,
+        "Prefer nodes with the label disk=ssd and the pods' node affinity instead of requiring them.",
+        {"labels": {"disk": "ssd"}, "nodeAffinity": True},
         RemedyCost(),
     ),
     (
@@ -343,3 +379,25 @@ def test_an_attempt_that_fails_proves_nothing() -> None:
 
     with trial.finding():
         assert not trial.starts(change=broken) and not trial.is_cut
+
+
+def test_a_node_affinity_that_names_a_node_is_that_of_a_controller_and_is_left_as_it_is() -> None:
+    pinned = model.NodeSelectorTerm(match_fields=[model.Requirement("metadata.name", "In", ["gone"])])
+    affinity = model.Affinity(model.NodeAffinity(model.NodeSelector([pinned])))
+
+    assert not World((node("n0", 0),), (waiting(affinity=affinity),)).remedies().remedies
+
+
+def test_labels_that_are_enough_one_by_one_are_not_left_out_together() -> None:
+    nodes = (node("n0", 0, gpus=4), node("n1", 1))
+    found = World(nodes, (waiting(node_selector={LEAF: "leaf-0", SPINE: "spine-0"}),)).remedies()
+
+    assert [each.values["labels"] for each in of_kind(found, RemedyKind.PREFER_NODES)] == [{LEAF: "leaf-0"}]
+
+
+def test_a_node_without_labels_has_no_label() -> None:
+    bare = node("n0", 0)
+    bare.metadata.labels = None
+    found = World((bare,), (waiting(node_selector={"disk": "ssd"}),)).remedies()
+
+    assert "which no node has" in of_kind(found, RemedyKind.PREFER_NODES)[0].sentence

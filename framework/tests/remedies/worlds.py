@@ -206,6 +206,16 @@ def _raised(world: World, values: Mapping[str, Any]) -> World:
     return world.with_waiting(change)
 
 
+def _preferring_nodes(world: World, values: Mapping[str, Any]) -> World:
+    def change(pod: model.Pod) -> None:
+        selector = pod.spec.node_selector or {}
+        pod.spec.node_selector = {key: value for key, value in selector.items() if key not in values["labels"]}
+        if values["nodeAffinity"] and pod.spec.affinity is not None and pod.spec.affinity.node_affinity is not None:
+            pod.spec.affinity.node_affinity.required = None
+
+    return world.with_waiting(change)
+
+
 def _moved(world: World, values: Mapping[str, Any]) -> World:
     to = {step["pod"]: step["to"] for step in values["moves"]}
     pods = _copies(world.running)
@@ -222,6 +232,7 @@ def _freed(world: World, values: Mapping[str, Any]) -> World:
 _CARRIED_OUT: Mapping[RemedyKind, Callable[[World, Mapping[str, Any]], World]] = {
     RemedyKind.REPAIR_NODES: _repaired,
     RemedyKind.TOLERATE_TAINT: _tolerating,
+    RemedyKind.PREFER_NODES: _preferring_nodes,
     RemedyKind.PREFER_LEVEL: _preferring,
     RemedyKind.WIDEN_LEVEL: _wider,
     RemedyKind.FEWER_MEMBERS: lambda world, values: replace(world, min_member=values["minMember"]),

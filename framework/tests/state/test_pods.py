@@ -7,7 +7,7 @@ import gc
 import numpy as np
 import pytest
 
-from gangline import model
+from gangline import bounds, model
 from gangline.errors import InvalidObject
 from gangline.state.cache import Cache
 from gangline.state.resource_axis import ResourceAxis
@@ -188,3 +188,22 @@ def test_more_claim_statuses_than_are_read_set_the_pod_aside() -> None:
 
     with pytest.raises(InvalidObject, match="resourceClaimStatuses"):
         Cache().record(pod)
+
+
+@pytest.mark.parametrize(
+    ("field", "most"),
+    [("labels", bounds.MOST_LABELS), ("annotations", bounds.MOST_LABELS), ("owner_references", bounds.MOST_IN_SPEC)],
+)
+def test_a_pod_may_have_so_many_labels_and_no_more(field: str, most: int) -> None:
+    def pod(number: int) -> model.Pod:
+        names = [f"k{each}" for each in range(number)]
+        made = make_pod("p")
+        owners = [model.OwnerReference(kind="Job", name=each, uid=each) for each in names]
+        setattr(made.metadata, field, owners if field == "owner_references" else dict.fromkeys(names, "v"))
+        return made
+
+    cache = Cache()
+    assert cache.record(pod(most)).name == "p"
+
+    with pytest.raises(InvalidObject, match=f"{most + 1} entries"):
+        cache.record(pod(most + 1))

@@ -232,3 +232,24 @@ def test_of_two_conditions_of_a_resize_the_first_counts() -> None:
     )
 
     assert found.real == {"cpu": 2000}
+
+
+def test_like_nodes_offer_equal_amounts_and_each_may_change_its_own() -> None:
+    offered: Resources = {"cpu": "8", "memory": "1Ki", "example.com/gpu": "4"}
+    mine = allocatable(offered, "a")
+    mine["cpu"] = 0
+
+    assert allocatable({**offered}, "b") == {"cpu": 8000, "memory": 1024, "example.com/gpu": 4}
+
+
+def test_equal_numbers_that_are_read_otherwise_are_not_mixed_up() -> None:
+    whole, rounded = 2**55, float(2**55)  # as a text, the second one ends in 970, not in 968
+    assert whole == rounded
+
+    assert allocatable({"example.com/a": rounded}, "") != allocatable({"example.com/a": whole}, "")
+
+
+def test_like_nodes_with_a_wrong_amount_are_refused_with_their_own_paths() -> None:
+    for path in ("a", "b"):
+        with pytest.raises(InvalidQuantity, match=rf"{path}\[memory\]"):
+            allocatable({"cpu": "8", "memory": "-1"}, path)

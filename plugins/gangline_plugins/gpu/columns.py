@@ -7,7 +7,9 @@ row. The rows are those of the cluster's state: a node has the same row in all c
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,55 +21,67 @@ NO_CLASS = -1
 _INITIAL_CAPACITY = 64
 Index = slice | Rows
 _EMPTY = {"link_class": NO_CLASS, "replicas": 1, "heartbeat": np.inf, "lost": -np.inf}
+"""What rows without a value have in these columns; in all others 0."""
+_Value = TypeVar("_Value", bound=np.generic)
 
 
+def _no_rows(dtype: type[_Value], *places: int) -> Callable[[], NDArray[_Value]]:
+    return lambda: np.empty((0, *places), dtype)
+
+
+_FLAGS, _MASKS, _NUMBERS, _TIMES = _no_rows(np.bool_), _no_rows(np.uint32), _no_rows(np.int32), _no_rows(np.float64)
+_OF_DEVICES, _SMALL_OF_DEVICES = _no_rows(np.int32, MOST_DEVICES), _no_rows(np.int16, MOST_DEVICES)
+
+
+@dataclass(eq=False)
 class Columns:
     """Masks are uint32, with bit i for device i; per-device columns have 16 entries per row."""
 
-    def __init__(self) -> None:
-        capacity = _INITIAL_CAPACITY
-        self.known: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
-        """Whether the node has a report that can be used."""
-        self.unusable: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
-        """Whether the node has a report that cannot be used."""
-        self.present: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
-        self.healthy: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
-        self.unknown: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
-        """Devices of unknown health."""
-        self.mig: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
-        """Devices that are divided into MIG instances."""
-        self.busy: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
-        """Devices that have any pod."""
-        self.whole: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
-        """Devices that one pod has for itself, or that a scheduling map names."""
-        self.link_class: NDArray[np.int32] = np.full(capacity, NO_CLASS, dtype=np.int32)
-        self.milli: NDArray[np.int16] = np.zeros((capacity, MOST_DEVICES), dtype=np.int16)
-        """Free thousandths of each device."""
-        self.memory: NDArray[np.int32] = np.zeros((capacity, MOST_DEVICES), dtype=np.int32)
-        """Free MiB of each device."""
-        self.memory_total: NDArray[np.int32] = np.zeros((capacity, MOST_DEVICES), dtype=np.int32)
-        self.heartbeat: NDArray[np.float64] = np.full(capacity, np.inf)
-        """The time of the last report, in seconds since the epoch; infinite without a report or without a time in
-        it.
-        """
-        self.lost: NDArray[np.float64] = np.full(capacity, -np.inf)
-        """When it was noticed that the report of the node is gone, in seconds since the epoch. Infinite until somebody
-        has looked at the time; -infinite for a node with a report, and for one that never had any.
-        """
-        self.replicas: NDArray[np.int32] = np.ones(capacity, dtype=np.int32)
-        """The replicas that the device plugin makes of each device; 1 if it makes none."""
-        self.mps: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
-        """Whether the device plugin shares devices by MPS."""
-        self.mig_single: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
-        """Whether `nvidia.com/gpu` stands for a MIG instance."""
-        self.ports: NDArray[np.int32] = np.zeros(capacity, dtype=np.int32)
-        """RDMA ports that are up."""
-        self.cu_file: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
-        self.hcas: NDArray[np.int32] = np.zeros(capacity, dtype=np.int32)
-        """The number of the node's set of RDMA adapters."""
-        self.instances: dict[str, NDArray[np.int16]] = {}
-        """For each MIG profile the number of instances on each node."""
-        self.free_instances: dict[str, NDArray[np.int16]] = {}
+    known: NDArray[np.bool_] = field(default_factory=_FLAGS)
+    """Whether the node has a report that can be used."""
+    unusable: NDArray[np.bool_] = field(default_factory=_FLAGS)
+    """Whether the node has a report that cannot be used."""
+    present: NDArray[np.uint32] = field(default_factory=_MASKS)
+    healthy: NDArray[np.uint32] = field(default_factory=_MASKS)
+    unknown: NDArray[np.uint32] = field(default_factory=_MASKS)
+    """Devices of unknown health."""
+    mig: NDArray[np.uint32] = field(default_factory=_MASKS)
+    """Devices that are divided into MIG instances."""
+    busy: NDArray[np.uint32] = field(default_factory=_MASKS)
+    """Devices that have any pod."""
+    whole: NDArray[np.uint32] = field(default_factory=_MASKS)
+    """Devices that one pod has for itself, or that a scheduling map names."""
+    link_class: NDArray[np.int32] = field(default_factory=_NUMBERS)
+    milli: NDArray[np.int16] = field(default_factory=_SMALL_OF_DEVICES)
+    """Free thousandths of each device."""
+    memory: NDArray[np.int32] = field(default_factory=_OF_DEVICES)
+    """Free MiB of each device."""
+    memory_total: NDArray[np.int32] = field(default_factory=_OF_DEVICES)
+    heartbeat: NDArray[np.float64] = field(default_factory=_TIMES)
+    """The time of the last report, in seconds since the epoch; infinite without a report or without a time in
+    it.
+    """
+    lost: NDArray[np.float64] = field(default_factory=_TIMES)
+    """When it was noticed that the report of the node is gone, in seconds since the epoch. Infinite until somebody
+    has looked at the time; -infinite for a node with a report, and for one that never had any.
+    """
+    replicas: NDArray[np.int32] = field(default_factory=_NUMBERS)
+    """The replicas that the device plugin makes of each device; 1 if it makes none."""
+    mps: NDArray[np.bool_] = field(default_factory=_FLAGS)
+    """Whether the device plugin shares devices by MPS."""
+    mig_single: NDArray[np.bool_] = field(default_factory=_FLAGS)
+    """Whether `nvidia.com/gpu` stands for a MIG instance."""
+    ports: NDArray[np.int32] = field(default_factory=_NUMBERS)
+    """RDMA ports that are up."""
+    cu_file: NDArray[np.bool_] = field(default_factory=_FLAGS)
+    hcas: NDArray[np.int32] = field(default_factory=_NUMBERS)
+    """The number of the node's set of RDMA adapters."""
+    instances: dict[str, NDArray[np.int16]] = field(default_factory=dict)
+    """For each MIG profile the number of instances on each node."""
+    free_instances: dict[str, NDArray[np.int16]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.grow(_INITIAL_CAPACITY)
 
     @property
     def capacity(self) -> int:

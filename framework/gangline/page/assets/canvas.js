@@ -5,6 +5,7 @@ import { Layout, runsOf, CELL } from "./layout.js";
 
 const NEAREST = 8, SETTLED = 120, EDGE = 12, CLICK = 5;
 const ZOOM = 1.3;
+const TURNED = 0.2; // a change of the ratio of width to height, as a logarithm, after which all is laid out anew
 
 export class Canvas {
   constructor(canvas, model, colours, onChoose) {
@@ -29,14 +30,19 @@ export class Canvas {
   // The model has changed.
   news({ hasNewShape, nodes }, isSightNew) {
     if (hasNewShape || !this.layout) {
-      this.layout = new Layout(this.model, Math.max(0.5, this.view.width / Math.max(1, this.view.height)));
-      const { width, height } = this.layout;
-      this.view.bounds = { left: -EDGE, top: -EDGE, right: width + EDGE, bottom: height + EDGE };
-      this.layer.clear();
+      this.#layOut();
       if (!this.isMoved) this.fit();
     } else if (isSightNew) this.layer.clear();
     else this.layer.redraw([...nodes].map((name) => this.layout.byName.get(name)).filter(Boolean), this.chosen);
     this.draw();
+  }
+
+  #layOut() {
+    this.aspect = Math.max(0.5, this.view.width / Math.max(1, this.view.height));
+    this.layout = new Layout(this.model, this.aspect);
+    const { width, height } = this.layout;
+    this.view.bounds = { left: -EDGE, top: -EDGE, right: width + EDGE, bottom: height + EDGE };
+    this.layer.clear();
   }
 
   filter(chosen) {
@@ -128,8 +134,9 @@ export class Canvas {
     context.lineWidth = 2.5 / view.scale;
     const node = layout.byName.get(marked.node);
     if (node) context.strokeRect(node.x - 2, node.y - 1, node.width + 4, node.height + 3);
-    for (const pod of this.model.workloads.get(marked.workload)?.pods ?? []) {
-      const box = layout.byName.get(pod.node);
+    const workload = this.model.workloads.get(marked.workload);
+    for (const { name } of workload ? this.model.nodesOf(workload) : []) {
+      const box = layout.byName.get(name);
       if (!box) continue;
       for (const { x, y, width } of runsOf(box, marked.workload)) context.strokeRect(x - 1, y - 1, width + 2, CELL + 2);
     }
@@ -143,6 +150,8 @@ export class Canvas {
     Object.assign(view, { width: clientWidth, height: clientHeight });
     canvas.width = Math.round(clientWidth * view.ratio);
     canvas.height = Math.round(clientHeight * view.ratio);
+    const isTurned = Math.abs(Math.log(clientWidth / clientHeight / this.aspect)) > TURNED;
+    if (!this.isMoved && this.layout && isTurned) this.#layOut();
     if (!this.isMoved) this.fit();
     this.#paint();
   }

@@ -1,7 +1,7 @@
 // Says everything about the node and the workload that are chosen.
 
 import { ago, clock, count, el, link, moment, ranges, renew } from "./dom.js";
-import { CORDONED, FREE, NOT_READY, inOrder } from "./model.js";
+import { CORDONED, FREE, NOT_READY, inOrder, isUnusedClaim } from "./model.js";
 
 const MOST = 200; // entries of a list
 
@@ -34,8 +34,16 @@ export function showDetails(model, aside, marked, choose, whys, remedies) {
   if (node) parts.push(aboutNode(model, node, choose));
   else if (marked.node !== null) parts.push(el("p", {}, `The node ${marked.node} is no longer there.`));
   if (!parts.length) parts.push(el("p", {}, "Choose a node or a workload."));
-  else parts.unshift(el("button", { type: "button", id: "close", onclick: () => choose({ node: null, workload: null }) }, "Close"));
+  else parts.unshift(head(marked, choose));
   renew(aside, parts);
+}
+
+// What stays in sight, however long the details are.
+function head(marked, choose) {
+  const kinds = [marked.workload !== null && "Workload", marked.node !== null && "Node"].filter(Boolean);
+  return el("div", { class: "head" },
+    el("span", { class: "quiet" }, kinds.join(" and ")),
+    el("button", { type: "button", id: "close", onclick: () => choose({ node: null, workload: null }) }, "Close"));
 }
 
 function list(items, make) {
@@ -90,14 +98,16 @@ function islandsOf(node) {
 
 function aboutWorkload(model, workload, choose, whys, remedies) {
   const pods = [...workload.pods].sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
-  const nodes = inOrder([...new Set(pods.map((pod) => pod.node))].map((name) => model.nodes.get(name)).filter(Boolean));
+  const nodes = inOrder(model.nodesOf(workload));
   const unit = workload.unit, now = model.now();
   const starts = pods.map((pod) => pod.started).filter(Boolean), ends = pods.map((pod) => pod.ends);
   return el("section", {},
     el("h2", {}, nameOf(model, workload.number)),
     terms(
       ["Kind", workload.kind + (workload.minMember ? `, needs ${count(workload.minMember, "pod")}` : "")],
-      ["Placed", `${count(pods.length, "pod")} on ${count(nodes.length, "node")}`],
+      isUnusedClaim(workload)
+        ? ["Has", `${count(model.gpusOf(workload), "GPU")} on ${count(nodes.length, "node")}; no pod uses the claim there`]
+        : ["Placed", `${count(pods.length, "pod")} on ${count(nodes.length, "node")}`],
       ["Where", [...new Set(nodes.map(placeOf))].slice(0, 8).join(", ")],
       ["Runs since", starts.length && moment(Math.min(...starts), now)],
       ["Ends", pods.length > 0 && ends.every(Boolean) && `${moment(Math.max(...ends), now)} at the latest`],

@@ -3,6 +3,7 @@
 import { inOrder } from "./model.js";
 
 export const CELL = 10, GAP = 2, PER_LINE = 8;
+const WIDTHS = [0.7, 0.85, 1, 1.2, 1.4, 1.7, 2]; // of lines that are tried, as parts of the width of an area that is just large enough
 const STEP = CELL + GAP, NAME = 10, SPACE = 6, BORDER = 10, HEADING = 18, TALL = 8;
 
 export class Layout {
@@ -130,12 +131,18 @@ function* grouped(items, keyOf) {
   if (group.length) yield [key, group];
 }
 
-// Places boxes in lines from left to right, so that all together have about this ratio of width to height, and lines are
-// about equally long.
+// Places boxes in lines from left to right, so that all together are as large as possible on an area of this ratio of
+// width to height, and lines are about equally long.
 function shelves(boxes, gap, aspect) {
   const area = boxes.reduce((sum, box) => sum + (box.width + gap) * (box.height + gap), 0);
   const widest = boxes.reduce((most, box) => Math.max(most, box.width), 0);
-  let most = Math.max(Math.sqrt(area * aspect), widest);
+  // Few boxes may be far from the ratio, and a little more width make half as many lines.
+  const long = (most) => {
+    const size = placed(boxes, gap, most);
+    return Math.max(size.width / aspect, size.height);
+  };
+  const usual = Math.sqrt(area * aspect);
+  let most = WIDTHS.map((part) => Math.max(part * usual, widest)).reduce((best, each) => (long(each) < long(best) ? each : best));
   const { height } = placed(boxes, gap, most);
   for (let least = widest; most - least > 1; ) {
     const middle = (least + most) / 2;

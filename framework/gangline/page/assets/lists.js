@@ -109,14 +109,13 @@ export class Lists {
     const unseen = chosen?.workloads ? 0 : model.unseen();
     const named = found.map((each) => ({ each, order: natural(nameOf(model, each.number)) })).sort(byOrder);
     this.workloads.show(named, ({ each }) => {
-      const pods = [...each.pods];
       return [
         this.#workload(each.number),
         each.kind,
-        pods.length,
+        each.pods.size,
         each.minMember || "–",
-        pods.reduce((sum, pod) => sum + pod.gpus.length, 0),
-        new Set(pods.map((pod) => pod.node)).size,
+        model.gpusOf(each),
+        model.nodesOf(each).length,
         each.unit ? `${count(each.unit.pods, "pod")}, ${ago(each.unit.since, model.now())}` : "",
       ];
     }, unseen > 0 && `${count(unseen, "GPU is", "GPUs are")} used by workloads that you may not see.`);

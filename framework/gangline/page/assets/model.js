@@ -144,6 +144,19 @@ export class Model {
     return [...this.pods.values()].filter((pod) => pod.node === name);
   }
 
+  // The nodes of a workload: those of its pods, and of a claim those where it has GPUs.
+  nodesOf(workload) {
+    if (isUnusedClaim(workload)) return [...this.nodes.values()].filter((node) => node.owners.includes(workload.number));
+    return [...new Set([...workload.pods].map((pod) => pod.node))].map((name) => this.nodes.get(name)).filter(Boolean);
+  }
+
+  // The number of GPUs that a workload has.
+  gpusOf(workload) {
+    if (!isUnusedClaim(workload)) return [...workload.pods].reduce((sum, pod) => sum + pod.gpus.length, 0);
+    const own = (node) => node.owners.filter((owner) => owner === workload.number).length;
+    return this.nodesOf(workload).reduce((sum, node) => sum + own(node), 0);
+  }
+
   // The namespaces that have workloads here, in order.
   namespaces() {
     return [...new Set([...this.workloads.values()].map((each) => each.namespace))].sort();
@@ -166,6 +179,11 @@ export class Model {
     for (const pods of this.counts.values()) waiting += pods;
     return { nodes: this.nodes.size, gpus, used, sick, waiting };
   }
+}
+
+// Whether a workload is a claim with GPUs that no pod uses.
+export function isUnusedClaim({ kind, pods }) {
+  return kind === "ResourceClaim" && !pods.size;
 }
 
 // The room that is kept for a unit, or null.
