@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gangline.queueing.alike import Alike, SortKey
-from gangline.queueing.allowance import Allowance
 from gangline.queueing.backing_off import MAX_OVERRUN_BACKOFF, QueueSettings, due
 from gangline.queueing.nominating import Nominated
+from gangline.queueing.token_bucket import TokenBucket
 from gangline.queueing.turns import Turns
 from gangline.queueing.units import Place, Unit
 from gangline.queueing.waking import Waking
@@ -76,7 +76,7 @@ class Moving:
         """The units of each kind of which the first one, in the order of the queue, is to be woken."""
         self._trials: dict[Unit, Alike] = {}
         """The active units that were woken before the others of their kind, each with the units of its kind."""
-        self._counts = Allowance(COUNTS_PER_SECOND, COUNTS_AT_ONCE)
+        self._counts = TokenBucket(COUNTS_PER_SECOND, COUNTS_AT_ONCE)
         self._is_behind = False
         """Whether the last slice ended before all due units were moved."""
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gangline import SUCCESS, Action, ClusterEvent, PodInfo, on
+from gangline.queueing.moving import COUNTS_AT_ONCE, COUNTS_PER_SECOND
 from gangline.queueing.queue import SchedulingQueue
 from gangline.queueing.units import Unit
 from gangline.state.cache import Cache
@@ -148,7 +149,7 @@ class Lacking(Waiting):
 
     def __init__(self, number: int) -> None:
         super().__init__(0)
-        self.doubted: list[str] = []
+        self.counted: list[str] = []
         self.lacks = True
         events = {"Fit": (on("nodes", Action.ADD), on("pods", Action.DELETE))}
         self.queue.serve(
@@ -163,7 +164,7 @@ class Lacking(Waiting):
 
     def lacks_room(self, unit: Unit, now: float) -> bool:
         assert unit.lack == "of room"
-        self.doubted.append(unit.pod.name)
+        self.counted.append(unit.pod.name)
         return self.lacks
 
     def pod_goes(self, now: float = 100.0) -> None:
@@ -175,7 +176,7 @@ def test_after_many_pods_have_gone_one_unit_of_a_kind_is_asked_about_once() -> N
     for _ in range(5):
         waiting.pod_goes()
 
-    assert waiting.tried() == [] and waiting.doubted == ["p0"]
+    assert waiting.tried() == [] and waiting.counted == ["p0"]
     assert not waiting.queue.has_active and waiting.queue.counts()["unschedulable"] == 3
 
 
@@ -189,16 +190,44 @@ def test_units_that_may_have_room_are_tried() -> None:
     assert waiting.tried() == ["p0", "p1", "p2"]
 
 
-def test_an_event_that_may_help_by_more_than_room_is_never_doubted() -> None:
+def test_after_an_event_that_may_help_by_more_than_room_nothing_is_counted() -> None:
     waiting = Lacking(2)
     waiting.pod_goes()
     waiting.happens()
     waiting.pod_goes()
 
-    assert waiting.tried() == ["p0", "p1"] and waiting.doubted == []
+    assert waiting.tried() == ["p0", "p1"] and waiting.counted == []
 
 
 def test_units_are_tried_after_the_longest_wait_whatever_is_said_of_their_room() -> None:
     waiting = Lacking(2)
 
     assert waiting.tried(1000.0) == ["p0", "p1"]
+
+
+def test_if_pods_go_more_often_than_room_may_be_counted_the_units_are_tried() -> None:
+    waiting = Lacking(2)
+    for n in range(COUNTS_AT_ONCE):
+        waiting.pod_goes(100.0)
+        assert waiting.tried(100.0) == [], n
+    waiting.pod_goes(100.0)
+    unit = waiting.popped(100.0)
+    waiting.rejected(unit, 100.0)
+
+    assert unit.pod.name == "p0" and len(waiting.counted) == COUNTS_AT_ONCE
+    waiting.pod_goes(100.0 + 2 / COUNTS_PER_SECOND)
+    assert waiting.tried(100.0 + 2 / COUNTS_PER_SECOND) == [] and len(waiting.counted) == COUNTS_AT_ONCE + 1
+
+
+def test_no_slice_counts_the_room_for_many_kinds() -> None:
+    waiting = Lacking(0)
+    for n in range(30):
+        waiting.queue.add(CACHE.record(make_pod(f"p{n}")), float(n))
+        waiting.rejected(waiting.popped(float(n)), float(n), kind=f"k{n}")
+    waiting.pod_goes()
+
+    counted = []
+    while waiting.queue.has_active:
+        assert waiting.queue.pop(100.0) is None
+        counted.append(len(waiting.counted))
+    assert counted == [16, 30]

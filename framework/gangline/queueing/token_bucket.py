@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Allowance:
+class TokenBucket:
     """Allows `burst` uses at once, and `per_second` uses a second on the mean: a token bucket.
 
     The caller passes the time in seconds, which never goes back.
