@@ -273,6 +273,17 @@ class Hooks:
         """
 
     @hookspec
+    def pod_group_can_help(self, attempt: GroupAttempt) -> bool:  # type: ignore[empty-body]  # contract only
+        """Whether `pod_group_concede` or `pod_group_post_filter` of this plugin may help the group now, or do anything
+        else that matters. Optional; it saves attempts.
+
+        Asked about a group that was rejected before, when pods have gone and the whole cluster still has too little
+        room for the group. If all plugins with one of these hooks answer False, the group goes on waiting without an
+        attempt, so the answer has to be quick, and False has to be certain. A subclass that changes one of these hooks
+        has to define this hook as well.
+        """
+
+    @hookspec
     def pod_group_post_filter(self, attempt: GroupAttempt, nodes: NodeView) -> Status | Mapping[str, str] | None:
         """Try to help a pod group that has no placement. Called only then, in order, until one plugin succeeds.
 

@@ -59,6 +59,7 @@ NOT_LISTED = (
     "placement_narrow",
     "pod_group_concede",
     "pod_group_key",
+    "pod_group_can_help",
 )
 """The hooks for which a profile lists no plugins."""
 

@@ -28,6 +28,14 @@ class GroupDecision(msgspec.Struct, frozen=True, eq=False):
     """The name of the chosen placement."""
 
 
+class Lack(msgspec.Struct, frozen=True, eq=False):
+    """For whom the whole cluster had too little room: see `group_search.still_lacks_room`."""
+
+    group: PodGroup
+    members: Mapping[tuple[str, Hashable], list[PodInfo]]
+    """The like members: see `group_reading`."""
+
+
 class GroupRejection(msgspec.Struct, frozen=True, eq=False):
     """The group cannot be placed now, and why."""
 
@@ -50,3 +58,5 @@ class GroupRejection(msgspec.Struct, frozen=True, eq=False):
     """Whether the group waits for members to be created, to be let in, or to agree: it keeps no room from others."""
     kind: Hashable | None = None
     """Equal for groups that the same plugins would reject now; see `kinds`."""
+    lack: Lack | None = None
+    """For a group with a kind: what to look at before the group is tried again after pods have gone."""

@@ -14,7 +14,7 @@ Rules:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 
 import msgspec
@@ -24,7 +24,7 @@ from gangline.api.diagnosis import Diagnosis
 from gangline.api.placement import Placement
 from gangline.api.pod_group import GroupAttempt, PodGroup, Role
 from gangline.deadline import ROOM_SECONDS, exceeded
-from gangline.deciding.group_decisions import GroupDecision, GroupRejection
+from gangline.deciding.group_decisions import GroupDecision, GroupRejection, Lack
 from gangline.deciding.group_filling import Filler, Steps, to_the_end
 from gangline.deciding.group_reading import RoleKey
 from gangline.deciding.group_reserving import reserve_members
@@ -173,6 +173,13 @@ class GroupCycle:
         if found is None:
             return self._rejection(self._why(diagnoses), "", diagnoses, knows_kind=not is_conceded)
         return self._rejection(found.message, found.plugin, diagnoses)
+
+    def is_rejected_again(self, plugins: Set[str]) -> bool:
+        """Whether the group would be rejected for lack of room in the whole cluster, by no other plugins than these."""
+        attempt = to_the_end(self.begin())
+        if attempt.placed or not is_cluster_too_small(attempt) or self._runtime.may_help(attempt):
+            return False
+        return self._rejecting.union(*map(self._runtime.reject, self._diagnoses())) <= plugins
 
     def _search(self, attempt: GroupAttempt) -> Steps[GroupDecision | Status | None]:
         """Try the placements in order; None if none of them holds the group, a Status if there are none."""
@@ -325,6 +332,7 @@ class GroupCycle:
         knows_kind = knows_kind and not is_late and not any(nominated.values())
         constraints = [self._group.topology, *(part.topology for part in self._group.subgroups)]
         change = min(constraint.next_change(waited) for constraint in constraints)
+        kind = kind_of_group(self._attempt, self._filtered, self._runtime, plugins) if knows_kind else None
         return GroupRejection(
             self._unit,
             "; ".join(part for part in (message.rstrip("."), said) if part),
@@ -335,8 +343,13 @@ class GroupCycle:
             is_running=not self._attempt.needed,
             is_error=is_late,
             is_late=is_late,
-            kind=kind_of_group(self._attempt, self._filtered, self._runtime, plugins) if knows_kind else None,
+            kind=kind,
+            lack=Lack(self._group, self._members) if kind is not None and self._is_everybody() else None,
         )
+
+    def _is_everybody(self) -> bool:
+        """Whether no member of the unit is held back by a plugin."""
+        return len(self._attempt.pods) == len(self._unit.members)
 
     def _make_room(self) -> tuple[Mapping[str, str], str, bool]:
         """Let plugins make room: the nominated node by pod UID, the messages, whether it took too long."""

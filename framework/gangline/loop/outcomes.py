@@ -155,6 +155,7 @@ class Outcomes:
             retry_after=rejection.retry_after,
             backoff=backoff,
             kind=rejection.kind,
+            lack=rejection.lack,
         )
         self._wake()
         if rejection.is_error:

@@ -17,6 +17,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
+from functools import partial
 from itertools import chain
 
 import msgspec
@@ -248,7 +249,8 @@ class Scheduler:
             events = {**runtime.profile.events, GROUPS: group_events(self.groups)}
             if new.extenders is not None:
                 events[EXTENDER] = None
-            self.queue.serve(name, runtime.sort_key, runtime.admit, events, runtime.group_key)
+            lacks_room = partial(self._cycles.lacks_room, runtime)
+            self.queue.serve(name, runtime.sort_key, runtime.admit, events, runtime.group_key, lacks_room)
         self.queue.serve_only(runtimes)
         for name, note in gang_notes(runtimes).items():
             if name not in self._noted:

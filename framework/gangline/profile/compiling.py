@@ -78,7 +78,12 @@ def _add_unlisted(profile: CompiledProfile, hooks: PluginHooks, metrics: Metrics
     profile.group_keys = {
         each: _key_hook(profile, hooks, each, "pod_group_key")
         for each in _with(profile, hooks, "pod_group_key")
-        if _is_promise(profile, hooks, each)
+        if _is_promise(profile, hooks, each, "pod_group_key", (*HELPING_GROUPS, *PLACING_GROUPS))
+    }
+    profile.group_helpers = {
+        each: _key_hook(profile, hooks, each, "pod_group_can_help")
+        for each in _with(profile, hooks, "pod_group_can_help")
+        if _is_promise(profile, hooks, each, "pod_group_can_help", HELPING_GROUPS)
     }
     for point in UNLISTED:
         profile.points[point] = tuple(
@@ -90,13 +95,14 @@ def _key_hook(profile: CompiledProfile, hooks: PluginHooks, name: str, point: st
     return KeyHook(name, point, _function(hooks, name, point), profile.failures)
 
 
-def _is_promise(profile: CompiledProfile, hooks: PluginHooks, name: str) -> bool:
-    """Whether a plugin's `pod_group_key` holds for its other hooks: no plugin wraps them, no subclass changed them."""
-    points = (*HELPING_GROUPS, *PLACING_GROUPS)
-    if any(map(hooks.is_wrapped, (*points, "pod_group_key"))):
+def _is_promise(profile: CompiledProfile, hooks: PluginHooks, name: str, promise: str, points: Sequence[str]) -> bool:
+    """Whether what a plugin says by the hook `promise` holds for its hooks at these points: no plugin wraps them, no
+    subclass changed them.
+    """
+    if any(map(hooks.is_wrapped, (*points, promise))):
         return False
     has = [point for point in points if hasattr(profile.plugins[name], point)]
-    return all([hooks.stands_for(name, "pod_group_key", point) for point in has])
+    return all([hooks.stands_for(name, promise, point) for point in has])
 
 
 def _with(profile: CompiledProfile, hooks: PluginHooks, point: str) -> Iterator[str]:

@@ -48,6 +48,13 @@ def _call(impl: Implementation, block: AbstractContextManager[None], is_end: boo
         raise impl.failures.raised(impl.name, impl.point, error) from cause_of(error)
 
 
+def may_help(profile: CompiledProfile, attempt: GroupAttempt) -> bool:
+    """Whether a plugin may help a group for which the whole cluster has too little room."""
+    names = dict.fromkeys(impl.name for point in HELPING_GROUPS for impl in profile.points.get(point, ()))
+    said = said_by(map(profile.group_helpers.get, names), attempt)
+    return said is None or any([answer is not False for answer in said])
+
+
 def group_keys(profile: CompiledProfile, attempt: GroupAttempt) -> list[Hashable] | None:
     """What the answers of the plugins that may help a group follow from; None if one of them promises nothing.
 

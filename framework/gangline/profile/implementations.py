@@ -71,7 +71,9 @@ class Identity(msgspec.Struct, frozen=True, eq=False):
 
 
 class KeyHook(msgspec.Struct, frozen=True, eq=False):
-    """A hook of one plugin that says what other hooks of the plugin follow from: `skip_key` or `pod_group_key`."""
+    """A hook of one plugin that says something of other hooks of the plugin: what they follow from (`skip_key`,
+    `pod_group_key`), or whether they may help (`pod_group_can_help`).
+    """
 
     name: str
     point: str
@@ -118,6 +120,8 @@ class CompiledProfile:
     """By plugin: the hook `skip_key`, neither timed nor checked."""
     group_keys: Mapping[str, KeyHook] = field(default_factory=dict)
     """By plugin: the hook `pod_group_key`, neither timed nor checked."""
+    group_helpers: Mapping[str, KeyHook] = field(default_factory=dict)
+    """By plugin: the hook `pod_group_can_help`, neither timed nor checked."""
 
     def more_changes(self, relabelled: Changes) -> dict[str, tuple[Changes, ...]]:
         """By plugin: the logs that it reads beside the changes of nodes and of the specs on them, if there are some.

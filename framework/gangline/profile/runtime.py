@@ -29,7 +29,7 @@ from gangline.failures import cause_of, shown
 from gangline.groups.progress import Progress
 from gangline.profile.answers import narrowed, placements_of
 from gangline.profile.binding_points import BindFirst, BindingPoints, by
-from gangline.profile.conceding import conceded
+from gangline.profile.conceding import conceded, may_help
 from gangline.profile.entries import Filtered
 from gangline.profile.evaluation import Evaluator
 from gangline.profile.handle import FrameworkHandle
@@ -292,6 +292,10 @@ class Runtime(BindingPoints):
     def conceded(self, attempt: GroupAttempt) -> AbstractContextManager[bool]:
         """In this block plugins make do with less for the members; yields whether some do. Raises PluginError."""
         return conceded(self._at("pod_group_concede"), attempt)
+
+    def may_help(self, attempt: GroupAttempt) -> bool:
+        """Whether a plugin may help a group for which the whole cluster has too little room."""
+        return may_help(self.profile, attempt)
 
     @measured("pod_group_post_filter")
     def group_post_filter(self, attempt: GroupAttempt) -> tuple[Mapping[str, str], str]:

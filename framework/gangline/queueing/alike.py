@@ -20,11 +20,13 @@ _Entry = tuple[SortKey, int, int, Unit]
 class Alike:
     """Unschedulable units of one kind, in the order of the queue."""
 
-    __slots__ = ("_heap", "_most", "_there", "helped", "is_tried")
+    __slots__ = ("_heap", "_most", "_there", "helped", "is_by_room", "is_tried")
 
     def __init__(self) -> None:
         self.helped: int | None = None
         """The number of the last event that may help the units; None if a unit was taken after it and rejected."""
+        self.is_by_room = True
+        """Whether all events since then that may help the units can do so by more room alone: pods have gone."""
         self.is_tried = False
         """Whether a unit of the kind was woken and is active; the next one is woken when this unit is taken."""
         self._heap: list[_Entry] = []
@@ -56,7 +58,16 @@ class Alike:
     def rejected(self, unit: Unit) -> None:
         """A unit of this kind was rejected: the events that came before it was taken help none of these units."""
         if self.helped is not None and self.helped <= unit.taken:
-            self.helped = None
+            self.helps_none()
+
+    def helps(self, event: int, is_by_room: bool) -> None:
+        """An event may help the units; `event` is its number."""
+        self.helped = event
+        self.is_by_room = self.is_by_room and is_by_room
+
+    def helps_none(self) -> None:
+        """The events so far help none of the units."""
+        self.helped, self.is_by_room = None, True
 
 
 def _is_valid(entry: _Entry) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from gangline.queueing.alike import Alike, SortKey
 from gangline.queueing.backing_off import MAX_OVERRUN_BACKOFF, QueueSettings, due
 from gangline.queueing.nominating import Nominated
+from gangline.queueing.token_bucket import TokenBucket
 from gangline.queueing.turns import Turns
 from gangline.queueing.units import Place, Unit
 from gangline.queueing.waking import Waking
@@ -24,6 +25,13 @@ from gangline.status import Code, Status
 
 SLICE = 256
 """Pods whose units one call moves, about; a unit is moved as a whole."""
+COUNT_COST = 16
+"""Counting the room for a group takes about as long as moving so many pods."""
+COUNTS_PER_SECOND = 20.0
+COUNTS_AT_ONCE = 40
+"""How often the room for groups may be counted. A group beyond that is tried, which makes it back off if there is no
+room: so groups of many kinds cannot take up all the time.
+"""
 FAULT_RETRY = 60.0
 """Seconds until a unit that a plugin's fault holds back is asked about again."""
 
@@ -36,6 +44,8 @@ class QueuedProfile:
     pre_enqueue: Callable[[Sequence[PodInfo]], Status]
     group_key: Callable[[PodInfo], str] | None = None
     """The key of a pod's group; "" for a pod on its own."""
+    lacks_room: Callable[[Unit, float], bool] = lambda unit, now: False
+    """Whether an attempt at a unit with `lack` would end as the last one did: too little room in the whole cluster."""
 
 
 class Moving:
@@ -66,6 +76,7 @@ class Moving:
         """The units of each kind of which the first one, in the order of the queue, is to be woken."""
         self._trials: dict[Unit, Alike] = {}
         """The active units that were woken before the others of their kind, each with the units of its kind."""
+        self._counts = TokenBucket(COUNTS_PER_SECOND, COUNTS_AT_ONCE)
         self._is_behind = False
         """Whether the last slice ended before all due units were moved."""
 
@@ -188,12 +199,12 @@ class Moving:
 
     # Many units
 
-    def help(self, helped: Helped, event: int) -> None:
-        """An event may help these units; `event` is its number."""
+    def help(self, helped: Helped, event: int, is_by_room: bool) -> None:
+        """An event may help these units; `event` is its number. `is_by_room`: it can help by more room alone."""
         for unit in helped.alone:  # one at a time: OrderedDict.update takes six times as long
             self._again[unit] = None
         for alike in helped.alike:
-            alike.helped = event
+            alike.helps(event, is_by_room)
             self._next[alike] = None
 
     def start_over(self) -> None:
@@ -202,11 +213,14 @@ class Moving:
             self._again[unit] = None
 
     def move_helped(self, now: float) -> bool:
-        """Move a slice of the units that something may help; returns whether a unit may be tried because of that."""
-        if not self._again and not self._next:
-            return False
+        """Move a slice of the units that something may help; returns whether a unit may be tried because of that.
+
+        The first units of kinds are moved when the next unit is taken: many pods may go until then.
+        """
+        if not self._again:
+            return bool(self._next)
         left, is_moved = SLICE, False
-        for unit in self._helped(now):
+        for unit in self._alone(now):
             is_moved = is_moved or unit.place is not Place.GATED
             left -= max(1, len(unit.members))
             if left <= 0:
@@ -216,44 +230,56 @@ class Moving:
     def wake(self, now: float) -> bool:
         """Move a slice of the units that are to be moved, or whose time has come; returns whether no unit is left."""
         left = SLICE
-        for unit in self._due(now):
-            left -= max(1, len(unit.members))
+        for pods in self._due(now):
+            left -= max(1, pods)
             if left <= 0:
                 break
         self._is_behind = left <= 0
         return not self._is_behind
 
-    def _due(self, now: float) -> Iterator[Unit]:
-        """Move the units that are to be moved now, one at each step."""
+    def _due(self, now: float) -> Iterator[int]:
+        """Move the units that are to be moved now, one at each step; yields about how many pods each step has cost."""
         for unit in self.waking.backed_off(now):
             self._activate(unit, now)
-            yield unit
+            yield len(unit.members)
         for unit in self.waking.to_look_at(now):
             self._look_at(unit, now)
-            yield unit
+            yield len(unit.members)
         while (first := self.wanting.longest()) is not None and first.entered + self.settings.max_unschedulable <= now:
             self.try_again(first, now)
-            yield first
-        yield from self._helped(now)
+            yield len(first.members)
+        for unit in self._alone(now):
+            yield len(unit.members)
+        yield from self._firsts(now)
 
-    def _helped(self, now: float) -> Iterator[Unit]:
-        """Move the units that something may help, one at each step."""
+    def _alone(self, now: float) -> Iterator[Unit]:
+        """Move the units without a kind that something may help, one at each step."""
         while self._again:
             unit, _ = self._again.popitem(last=False)
             self._look_at(unit, now)
             yield unit
+
+    def _firsts(self, now: float) -> Iterator[int]:
+        """Move the first unit of each kind that something may help, or find that it does not; one at each step."""
         while self._next:
             alike, _ = self._next.popitem(last=False)
             first = alike.first() if alike.helped is not None and not alike.is_tried else None
             if first is None:
                 continue
+            cost = len(first.members)
+            if alike.is_by_room and first.lack is not None and self._counts.take(now):
+                if self.profiles[first.scheduler_name].lacks_room(first, now):
+                    alike.helps_none()
+                    yield COUNT_COST
+                    continue
+                cost += COUNT_COST
             self.try_again(first, now)
             if first.place is Place.ACTIVE:
                 alike.is_tried = True
                 self._trials[first] = alike
             else:  # this unit backs off, but the next one of the kind may not have to
                 self._next[alike] = None
-            yield first
+            yield cost
 
     def _look_at(self, unit: Unit, now: float) -> None:
         if unit.place is Place.UNSCHEDULABLE:

@@ -37,10 +37,13 @@ from gangline.queueing.units import QUEUED, Place, Unit
 from gangline.state.pods import PodInfo
 from gangline.status import Status
 
+GONE = ClusterEvent("pods", Action.DELETE)
 SortKey = Callable[[PodInfo, float], Key]
 PreEnqueue = Callable[[Sequence[PodInfo]], Status]
 GroupKey = Callable[[PodInfo], str]
 """The key of a pod's group; "" for a pod on its own."""
+LacksRoom = Callable[[Unit, float], bool]
+"""Whether an attempt at a unit with `lack` would end as the last one did: too little room in the whole cluster."""
 
 
 class SchedulingQueue:
@@ -68,13 +71,15 @@ class SchedulingQueue:
         pre_enqueue: PreEnqueue,
         events: Mapping[str, Sequence[EventHint] | None],
         group_key: GroupKey | None = None,
+        lacks_room: LacksRoom = lambda unit, now: False,
     ) -> None:
         """Queue the pods of a scheduler name from now on.
 
         `events` holds the events that each plugin has registered, by plugin name; None stands for every event. Pods
-        with the same `group_key` are one unit.
+        with the same `group_key` are one unit. A unit that lacked room is not tried again only because pods have gone
+        while `lacks_room` answers True.
         """
-        self._moving.profiles[scheduler_name] = QueuedProfile(sort_key, pre_enqueue, group_key)
+        self._moving.profiles[scheduler_name] = QueuedProfile(sort_key, pre_enqueue, group_key, lacks_room)
         self._wanting.serve(scheduler_name, events)
 
     def serve_only(self, scheduler_names: Container[str]) -> None:
@@ -260,10 +265,12 @@ class SchedulingQueue:
         retry_after: float | None = None,
         backoff: float | None = None,
         kind: Hashable | None = None,
+        lack: object | None = None,
     ) -> None:
         """The unit comes back: plugins have rejected it, or a fault has happened.
 
         If `kind` is given, these plugins would now reject each unit of an equal kind that they have rejected before.
+        With `lack` the unit is tried again after pods have gone only if it no longer lacks room: see `serve`.
         After a fault (`error`), or if no plugin is named, the unit backs off and is tried again, without an event. A
         rejected unit is tried again after `retry_after` seconds at the latest. The unit backs off for `backoff` seconds
         if that is given, else for the usual time.
@@ -273,7 +280,7 @@ class SchedulingQueue:
         events = self._flights.land(unit.uid)
         if self._units.get(unit.uid) is not unit:
             return
-        unit.rejected_by, unit.kind = frozenset(rejected_by), kind
+        unit.rejected_by, unit.kind, unit.lack = frozenset(rejected_by), kind, lack
         unit.message = message
         unit.rejections += 1
         if unit.late:
@@ -317,7 +324,7 @@ class SchedulingQueue:
         if self._flights and self._wanting.is_registered(event):
             self._flights.note(happened)
         if self._wanting.has_units:
-            self._moving.help(self._wanting.helped(happened, now), self._events)
+            self._moving.help(self._wanting.helped(happened, now), self._events, event == GONE)
 
     def activate(self, uids: Iterable[str], now: float) -> None:
         """Try these units again as soon as they have backed off."""
@@ -338,7 +345,7 @@ class SchedulingQueue:
 
     def _freed(self, pod: PodInfo, now: float) -> None:
         """The room for which a waiting pod is nominated may be used by others now."""
-        self._note(ClusterEvent("pods", Action.DELETE), pod, None, now)
+        self._note(GONE, pod, None, now)
 
 
 def _differ(before: PodInfo, after: PodInfo) -> bool:

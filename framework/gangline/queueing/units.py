@@ -77,6 +77,8 @@ class Unit:
     rejected_by: frozenset[str] = frozenset()
     kind: Hashable | None = None
     """Equal for units that are decided alike, if the same plugins rejected them; None for a unit unlike all others."""
+    lack: object | None = None
+    """Of the last rejection, if the whole cluster had too little room: what `QueuedProfile.lacks_room` is given."""
     taken: int = 0
     """The number of events that had come when the unit was last taken into flight."""
     ticket: int = 0

@@ -38,12 +38,14 @@ SHAPES: tuple[tuple[int, int, dict[str, Any]], ...] = (
     (2, 2, {"gpus": 1}),
     (2, 2, {"cpu": 1, "affinity": AVOIDS}),
     (1, 1, {"cpu": 1}),
+    (2, 2, {"cpu": 2, "priority": 5}),
 )
 """Members, how many of them are needed, and the pods."""
 NODES: tuple[dict[str, Any], ...] = (
     {"cpu": 4, "labels": {"zone": "x"}},
     {"cpu": 8, "gpus": 2, "labels": {"zone": "y"}},
     {"cpu": 2, "gpus": 1, "labels": {"zone": "x"}, "taints": ["t:NoSchedule"]},
+    {"cpu": 4, "labels": {"zone": "x"}, "taints": ["t:NoSchedule"]},
 )
 NAMES = st.sampled_from([f"n-{n}" for n in range(5)])
 STEPS = st.one_of(
@@ -77,13 +79,17 @@ class Follower:
 
 @dataclass
 class GangWorld(PlayedWorld):
-    """A scheduler that decides when it is told to; without `knows_kinds` it tries each unit that an event may help."""
+    """A scheduler that decides when it is told to; without `knows_kinds` it tries each unit that an event may help.
+
+    Without `counts_room` it tries one unit of a kind even if the whole cluster has too little room for it.
+    """
 
     SHAPES_OF_NODES = NODES
 
     knows_kinds: bool = True
     more: str = MORE
     plugins: tuple[Any, ...] = ()
+    counts_room: bool = True
 
     def __post_init__(self) -> None:
         self.clock = VirtualClock()
@@ -111,6 +117,7 @@ class GangWorld(PlayedWorld):
         outcome = self.outcome(unit)
         if not isinstance(outcome, GroupDecision):
             known = outcome if self.knows_kinds else msgspec.structs.replace(outcome, kind=None)
+            known = known if self.counts_room else msgspec.structs.replace(known, lack=None)
             self.scheduler.outcomes.group_rejected(known, NAME)
             return
         self.scheduler.outcomes.group_finished(outcome, [SUCCESS for _ in outcome.members], bound=True)
@@ -186,6 +193,23 @@ def test_the_same_gangs_start_as_if_each_was_tried(more: str, steps: list[tuple[
     assert kinds.overlooked() == []
 
 
+@given(st.lists(STEPS, min_size=10, max_size=40))
+def test_the_same_gangs_start_as_if_room_was_never_counted_before_an_attempt(steps: list[tuple[Any, ...]]) -> None:
+    worlds = [GangWorld(counts_room=counts_room) for counts_room in (True, False)]
+    for world in worlds:
+        world.node("n-0", 0)
+        world.node("n-1", 1)
+        world.play(("gangs", 0, 4))
+        for step in steps:
+            world.play(step)
+        world.settle()
+    counting, trying = worlds
+
+    assert counting.places() == trying.places()
+    assert counting.attempts <= trying.attempts
+    assert counting.overlooked() == []
+
+
 @given(st.lists(st.tuples(STEPS, st.sampled_from([0.0, 0.3, 2.0, 15.0])), min_size=5, max_size=25))
 def test_no_gang_waits_that_would_fit(played: list[tuple[tuple[Any, ...], float]]) -> None:
     world = GangWorld()
@@ -198,12 +222,54 @@ def test_no_gang_waits_that_would_fit(played: list[tuple[tuple[Any, ...], float]
 
 
 def test_of_many_gangs_alike_one_is_tried_when_there_is_too_little_room() -> None:
-    world = full()
+    world = full(counts_room=False)
     before = world.attempts
 
     world.play(("bound_goes", 0))  # one of the two nodes that a gang needs
 
     assert world.attempts == before + 1 and len(world.bound) == 1
+
+
+def test_no_gang_is_tried_while_the_whole_cluster_has_too_little_room_for_it() -> None:
+    world = full()
+    before = world.attempts
+    world.play(("bound_goes", 0))
+
+    assert world.attempts == before and len(world.bound) == 1
+
+    world.play(("bound_goes", 0))
+
+    assert world.attempts == before + 1 and len(world.bound) == 2
+
+
+def test_a_gang_that_waits_untried_starts_when_a_node_may_be_used_again() -> None:
+    world = full()
+    world.node("n-0", 3)  # tainted
+    world.play(("bound_goes", 0))
+    world.play(("bound_goes", 0))
+    assert len(world.bound) == 0
+
+    world.play(("node", "n-0", 0))
+
+    assert len(world.bound) == 2
+
+
+def test_a_gang_that_waits_untried_makes_room_when_it_can() -> None:
+    world = GangWorld(counts_room=True)
+    world.node("n-0", 0)
+    world.handle.upsert(make_pod("first", node="n-0", cpu=2, priority=5))
+    world.handle.upsert(make_pod("second", node="n-0", cpu=1, priority=5))
+    world.play(("gangs", 8, 1))  # two members of 2 CPUs, with a priority of 5
+    world.handle.upsert(make_pod("low", node="n-0", cpu=1))
+    world.handle.remove("default", "first", "pod-default-first")
+    world.settle()
+
+    assert world.overlooked() == []
+    before = world.attempts
+    world.handle.remove("default", "second", "pod-default-second")
+    world.decide()
+
+    assert world.attempts == before + 1  # the low one may be removed
 
 
 def test_of_many_gangs_alike_those_start_for_which_there_is_room() -> None:

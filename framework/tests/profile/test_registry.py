@@ -248,8 +248,8 @@ def test_a_companion_method_without_the_mark_is_refused_at_load(point: str, meth
 
 
 def test_the_points_are_those_of_the_contracts() -> None:
-    companions = {"capacity", "events_to_register", "identity", "normalize_score", "skip_key", "pod_group_key"}
-    companions |= {*FOR_ALL.values()}
+    companions = {"capacity", "events_to_register", "identity", "normalize_score", "skip_key"}
+    companions |= {"pod_group_key", "pod_group_can_help", *FOR_ALL.values()}
 
     assert {name for name in vars(Hooks) if not name.startswith("_")} == {*POINTS, *UNLISTED, *companions}
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gangline import SUCCESS, Action, ClusterEvent, PodInfo, on
+from gangline.queueing.moving import COUNTS_AT_ONCE, COUNTS_PER_SECOND
 from gangline.queueing.queue import SchedulingQueue
 from gangline.queueing.units import Unit
 from gangline.state.cache import Cache
@@ -61,8 +62,9 @@ def test_an_event_is_judged_once_for_all_of_a_kind_and_wakes_the_first_of_them()
     assert waiting.happens()
 
     assert len(waiting.asked) == 1
-    assert waiting.queue.counts() == {"active": 1, "backoff": 0, "unschedulable": 4, "gated": 0}
-    assert waiting.tried() == ["p2", "p4", "p0", "p1", "p3"]
+    assert waiting.popped(100.0).pod.name == "p2"
+    assert waiting.queue.counts() == {"active": 0, "backoff": 0, "unschedulable": 4, "gated": 0}
+    assert waiting.tried() == ["p4", "p0", "p1", "p3"]
 
 
 def test_an_event_that_helps_none_of_them_wakes_none() -> None:
@@ -107,7 +109,6 @@ def test_one_that_backs_off_does_not_hold_up_the_others() -> None:
 
     waiting.happens(now=2.5)
 
-    assert [unit.place for unit in waiting.queue] == ["active", "unschedulable", "backoff"]
     assert waiting.tried(2.5) == ["p0", "p1"] and waiting.tried(3.0) == ["p2"]
 
 
@@ -138,3 +139,95 @@ def test_whoever_has_waited_for_five_minutes_is_tried_though_others_of_its_kind_
 
     assert waiting.queue.next_due(100.0) == 200.0
     assert waiting.tried(301.5) == ["p0", "p1"] and waiting.tried(302.0) == ["p2"]
+
+
+# Units that lacked room
+
+
+class Lacking(Waiting):
+    """Units that wait for nodes and for pods to go; `lacks` says of a unit that it would lack room again."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(0)
+        self.counted: list[str] = []
+        self.lacks = True
+        events = {"Fit": (on("nodes", Action.ADD), on("pods", Action.DELETE))}
+        self.queue.serve(
+            SCHEDULER, lambda pod, since: (-pod.priority, since), lambda pods: SUCCESS, events, None, self.lacks_room
+        )
+        for n in range(number):
+            self.queue.add(CACHE.record(make_pod(f"p{n}")), float(n))
+            self.rejected(self.popped(float(n)), float(n))
+
+    def rejected(self, unit: Unit, now: float, kind: str | None = "k") -> None:
+        self.queue.requeue(unit, ["Fit"], "no", now, kind=kind, lack="of room")
+
+    def lacks_room(self, unit: Unit, now: float) -> bool:
+        assert unit.lack == "of room"
+        self.counted.append(unit.pod.name)
+        return self.lacks
+
+    def pod_goes(self, now: float = 100.0) -> None:
+        self.queue.happened(ClusterEvent("pods", Action.DELETE), None, None, now)
+
+
+def test_after_many_pods_have_gone_one_unit_of_a_kind_is_asked_about_once() -> None:
+    waiting = Lacking(3)
+    for _ in range(5):
+        waiting.pod_goes()
+
+    assert waiting.tried() == [] and waiting.counted == ["p0"]
+    assert not waiting.queue.has_active and waiting.queue.counts()["unschedulable"] == 3
+
+
+def test_units_that_may_have_room_are_tried() -> None:
+    waiting = Lacking(3)
+    waiting.pod_goes()
+    waiting.tried()
+    waiting.lacks = False
+    waiting.pod_goes()
+
+    assert waiting.tried() == ["p0", "p1", "p2"]
+
+
+def test_after_an_event_that_may_help_by_more_than_room_nothing_is_counted() -> None:
+    waiting = Lacking(2)
+    waiting.pod_goes()
+    waiting.happens()
+    waiting.pod_goes()
+
+    assert waiting.tried() == ["p0", "p1"] and waiting.counted == []
+
+
+def test_units_are_tried_after_the_longest_wait_whatever_is_said_of_their_room() -> None:
+    waiting = Lacking(2)
+
+    assert waiting.tried(1000.0) == ["p0", "p1"]
+
+
+def test_if_pods_go_more_often_than_room_may_be_counted_the_units_are_tried() -> None:
+    waiting = Lacking(2)
+    for n in range(COUNTS_AT_ONCE):
+        waiting.pod_goes(100.0)
+        assert waiting.tried(100.0) == [], n
+    waiting.pod_goes(100.0)
+    unit = waiting.popped(100.0)
+    waiting.rejected(unit, 100.0)
+
+    assert unit.pod.name == "p0" and len(waiting.counted) == COUNTS_AT_ONCE
+    waiting.pod_goes(100.0 + 2 / COUNTS_PER_SECOND)
+    assert waiting.tried(100.0 + 2 / COUNTS_PER_SECOND) == [] and len(waiting.counted) == COUNTS_AT_ONCE + 1
+
+
+def test_no_slice_counts_the_room_for_many_kinds() -> None:
+    waiting = Lacking(0)
+    for n in range(30):
+        waiting.queue.add(CACHE.record(make_pod(f"p{n}")), float(n))
+        waiting.rejected(waiting.popped(float(n)), float(n), kind=f"k{n}")
+    waiting.pod_goes()
+
+    counted = []
+    while waiting.queue.has_active:
+        assert waiting.queue.pop(100.0) is None
+        counted.append(len(waiting.counted))
+    assert counted == [16, 30]

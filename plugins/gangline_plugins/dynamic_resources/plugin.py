@@ -293,8 +293,16 @@ class DynamicResources:
     @hookimpl
     def pod_group_key(self, attempt: GroupAttempt) -> Hashable:
         """Nothing is to be conceded or given back if no member has claims."""
+        return None if self._has_claims(attempt) else ()
+
+    @hookimpl
+    def pod_group_can_help(self, attempt: GroupAttempt) -> bool:
+        """False if no member has claims."""
+        return self._has_claims(attempt)
+
+    def _has_claims(self, attempt: GroupAttempt) -> bool:
         there = self._ledger.extended.there
-        return None if any(uses_claims(pod.cls) or there(pod) for pod in attempt.pods) else ()
+        return any(uses_claims(pod.cls) or there(pod) for pod in attempt.pods)
 
     @hookimpl
     def pod_group_post_filter(self, attempt: GroupAttempt) -> Status | None:

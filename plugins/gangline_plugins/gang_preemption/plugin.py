@@ -116,6 +116,16 @@ class GangPreemption:
         """Whom the group may remove follows from its priority; None while pods are being removed for it."""
         return None if self._evictor.is_running(attempt.group.key) else priority_of(attempt)
 
+    @hookimpl
+    def pod_group_can_help(self, attempt: GroupAttempt) -> bool:
+        """False if no pod of lower priority has a node, and nothing will come free that is not free yet."""
+        if self._evictor.is_running(attempt.group.key) or self._ranks.has_lower(priority_of(attempt), self._handle):
+            return True
+        if self._ranks.leaving(self._handle):
+            return True
+        with self._handle.state.foreseen() as is_under_way:
+            return is_under_way
+
     def decide(self, attempt: GroupAttempt, nodes: NodeView) -> EvictionPlan | Status:
         """Find the pods to evict so that the whole group fits, or why there are none. Changes nothing."""
         refusal = self._refusal(attempt)

@@ -155,6 +155,11 @@ class Recovery:
         return None if attempt.placed else ()
 
     @hookimpl
+    def pod_group_can_help(self, attempt: GroupAttempt) -> bool:
+        """False for a gang of which no member runs."""
+        return bool(attempt.placed)
+
+    @hookimpl
     def pre_score(self) -> Status | None:
         """Skip the score while no node has failed lately."""
         return None if self._wear.any(self._handle.clock.monotonic()) else SKIP

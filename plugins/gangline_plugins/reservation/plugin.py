@@ -113,7 +113,15 @@ class Reservation:
     @hookimpl
     def pod_group_key(self) -> Hashable:
         """While nothing is reserved, and it is known of no pod when it ends, nothing can be planned for any group."""
-        return () if self._leaving.kept is None and not self._lifetimes.are_known else None
+        return None if self._can_plan() else ()
+
+    @hookimpl
+    def pod_group_can_help(self) -> bool:
+        """False while nothing is reserved, and it is known of no pod when it ends."""
+        return self._can_plan()
+
+    def _can_plan(self) -> bool:
+        return self._leaving.kept is not None or self._lifetimes.are_known
 
     @hookimpl
     def pre_cycle(self) -> None:
