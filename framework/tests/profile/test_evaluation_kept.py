@@ -159,7 +159,7 @@ class Racked(Racks):
 
     @hookimpl
     def score(self, nodes: NodeView) -> ScoreColumn:
-        return nodes.label("rack").exists * 7.0
+        return np.where(nodes.label("rack").exists, 7.0, 0.0)
 
 
 class Crowded(Crowd):
