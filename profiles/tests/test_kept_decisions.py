@@ -159,6 +159,15 @@ def _with_image(cache: Cache, handle: Any) -> None:
     cache.upsert_node(make_node("n2", gpus=8, cpu=16, images={"app:1": 900 * 2**20}, labels=ZONED[2]))
 
 
+def _avoided(cache: Cache, handle: Any) -> None:
+    """A node is to be avoided for a while."""
+    cache.upsert_node(make_node("n2", gpus=8, cpu=16, labels=ZONED[2], taints=["old:PreferNoSchedule"]))
+
+
+def _avoided_no_more(cache: Cache, handle: Any) -> None:
+    cache.upsert_node(make_node("n2", gpus=8, cpu=16, labels=ZONED[2]))
+
+
 ZONED = [{"rack": "ab"[number % 2], "topology.kubernetes.io/zone": f"z{number}"} for number in range(4)]
 LABELLED, IMAGE = ("decide", "labelled", 5), ("decide", "image", 5)
 
@@ -170,8 +179,9 @@ LABELLED, IMAGE = ("decide", "labelled", 5), ("decide", "image", 5)
         [IMAGE, ("change", _with_image), IMAGE],
         [LABELLED, ("decide", "company", 1), LABELLED],
         [LABELLED, ("change", _repels), LABELLED, ("change", _repels_no_more), LABELLED],
+        [LABELLED, ("change", _avoided), LABELLED, ("change", _avoided_no_more), LABELLED],
     ],
-    ids=["a service", "an image", "an affinity", "an anti-affinity"],
+    ids=["a service", "an image", "an affinity", "an anti-affinity", "a taint that goes"],
 )
 def test_what_begins_to_matter_between_like_pods_is_seen(steps: list[tuple[Any, ...]]) -> None:
     nodes = [make_node(f"n{number}", gpus=8, cpu=16, labels=labels) for number, labels in enumerate(ZONED)]

@@ -47,7 +47,9 @@ class Cycle:
         self.annotations: dict[str, str] = {}
         """Annotations for the pod, which the binding writes together with the node; reserve and pre_bind add some."""
         self.skipped = skipped
-        """The plugins that have answered SKIP_CLASS for the pod's class: no point calls them, except unreserve."""
+        """The plugins that have answered SKIP_CLASS for the pod's class: reserve, permit, pre_bind, its pre-flight and
+        post_bind do not call them; unreserve does, and so does bind.
+        """
         self.deadline = deadline
         """The time by which the attempt has to be decided; a plugin calls its `check` in long loops."""
         self.bind_by = math.inf

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from gangline.api.cycle_state import Cycle, StateKey
+from gangline.profile.answers import are_all
 from gangline.profile.implementations import Implementation
 from gangline.profile.leading import BestRows
 from gangline.profile.sharing import written
@@ -46,6 +47,14 @@ class Scores(msgspec.Struct, eq=False):
     """`base` where feasible, -1 elsewhere; None until it is asked for."""
     leaders: BestRows | None = None
     """The best rows of `ranked`; None until they are asked for, and when they have to be looked for again."""
+
+    def keep(self, name: str, index: slice | Rows, fresh: ScoreColumn) -> None:
+        """Store a plugin's scores at these rows."""
+        kept = self.raw[name]
+        is_constant = self.constant.get(name, False) and are_all(fresh, kept)
+        self.raw[name] = column = written(kept, index, fresh)
+        if name in self.constant:
+            self.constant[name] = is_constant or are_all(column, column)
 
 
 class Entry(msgspec.Struct, eq=False):

@@ -33,7 +33,6 @@ from gangline.profile.entries import Entry, Scores, size
 from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.leading import BestRows
 from gangline.profile.narrowing import mask_of, nothing_left
-from gangline.profile.sharing import written
 from gangline.sizes import CacheByUse, quick_size_of
 from gangline.state.changes import PODS, ChangeLog, Changes, positions_in, positions_of, together
 from gangline.state.node_view import NodeView, Rows
@@ -256,9 +255,10 @@ class Kept:
         for impl in scores.scorers:
             kept = scores.raw[impl.name]
             if (impl.reads or 0) & PODS:
-                score = float(scores_of(impl, "score", impl.call(cycle, pod, view), 1)[0])
+                answer = scores_of(impl, "score", impl.call(cycle, pod, view), 1)
+                score = answer.item(0)
                 if impl.normalize is not None:
-                    scores.constant[impl.name] &= score == kept[0]
+                    scores.keep(impl.name, view.index, answer)
                 elif not 0.0 <= score <= MAX_SCORE:
                     if feasible:
                         raise out_of_range(impl, score, score)
@@ -363,14 +363,12 @@ class Kept:
         if impl.normalize is None and not are_in_range(raw):
             check_range(impl, raw[feasible[view.index]])  # on infeasible nodes any score is allowed
             raw = np.where((raw >= 0.0) & (raw <= MAX_SCORE), raw, 0.0)
-        kept = scores.raw.get(impl.name)
+        if impl.name in scores.raw:
+            scores.keep(impl.name, view.index, raw)
+            return
+        scores.raw[impl.name] = raw if raw.flags.owndata and raw.flags.writeable else raw.copy()
         if impl.normalize is not None:
-            is_constant = scores.constant.get(impl.name, True) and are_all(raw, raw if kept is None else kept)
-            scores.constant[impl.name] = is_constant
-        if kept is None:
-            scores.raw[impl.name] = raw if raw.flags.owndata and raw.flags.writeable else raw.copy()
-        else:
-            scores.raw[impl.name] = written(kept, view.index, raw)
+            scores.constant[impl.name] = are_all(raw, raw)
 
     def leaders(self, entry: Entry, scores: Scores) -> BestRows:
         """The best feasible rows; made at the first call, because profiles with other scores never ask for them."""

@@ -152,6 +152,49 @@ def test_a_change_of_labels_alone_concerns_plugins_that_read_more_of_pods_than_s
     assert (runtime.profile.plugins[plugin.name].asked > before) is asks_again
 
 
+class Racked(Racks):
+    """The same, but only the rack counts."""
+
+    name = "Racked"
+
+    @hookimpl
+    def score(self, nodes: NodeView) -> ScoreColumn:
+        return np.where(nodes.label("rack").exists, 7.0, 0.0)
+
+
+class Crowded(Crowd):
+    """The same, but kept, and normalised."""
+
+    name = "Crowded"
+    reads = SPECS
+
+    @hookimpl
+    def normalize_score(self, scores: ScoreColumn) -> ScoreColumn:
+        return default_normalize(scores)
+
+
+@pytest.mark.parametrize("plugin", [Racked, Crowded])
+def test_a_normalized_score_that_is_equal_on_all_nodes_again_decides_nothing_again(plugin: type[Any]) -> None:
+    cache = cluster([make_node("a"), make_node("b"), make_node("c")])
+    runtime, pod, placed = make_runtime(cache, plugin), cache.record(make_pod("w")), make_pod("p", node="b")
+
+    def told() -> list[float]:
+        """What the plugin says of node b, nothing while all nodes are equal."""
+        filtered = runtime.filter(pod)
+        runtime.choose(filtered)
+        return runtime.evaluator.scores_at(filtered, 1)[1]
+
+    for _ in range(2):
+        assert told() == []
+        if plugin is Racked:
+            cache.upsert_node(make_node("b", labels={"rack": "x"}))
+        else:
+            cache.upsert_pod(cache.record(placed))
+        assert told() == [100.0]
+        cache.upsert_node(make_node("b"))
+        cache.remove_pod(placed.metadata.uid)
+
+
 @given(st.data())
 def test_kept_verdicts_and_scores_equal_fresh_ones_after_any_history(data: st.DataObject) -> None:
     cache = cluster(data.draw(st.lists(some.nodes, max_size=4)))
