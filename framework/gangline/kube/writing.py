@@ -67,12 +67,14 @@ class KeptWriter:
             server, ssl_context, server_name, connections, lambda loop: _WritingConnection(loop, timeout)
         )
         self._head = self._pool.head(headers)
+        self._last: tuple[Mapping[str, str], str] = {}, ""
+        """The headers of the last request, and the head of every request with these headers."""
 
     async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
         """See Writer."""
         pool = self._pool
         start = f"{method} {pool.path(target)} HTTP/1.1\r\n"
-        head = f"{start}{self._head}{lines(headers)}Content-Length: {len(body)}\r\n\r\n"
+        head = f"{start}{self._head_with(headers)}Content-Length: {len(body)}\r\n\r\n"
         await pool.room.acquire()  # not `async with`, which takes two coroutines more for each request
         try:
             connection = pool.idle() or await pool.connect()
@@ -86,6 +88,14 @@ class KeptWriter:
             return answer
         finally:
             pool.room.release()
+
+    def _head_with(self, headers: Mapping[str, str]) -> str:
+        """The lines of the head between the first one and the length of the body; nearly all requests have the same."""
+        last, head = self._last
+        if headers != last:
+            head = f"{self._head}{lines(headers)}"
+            self._last = dict(headers), head  # a copy: the caller may try again with other credentials
+        return head
 
     async def close(self) -> None:
         """Close every connection, and wait until they are."""
