@@ -116,8 +116,9 @@ class Client(Protocol):
         ...
 
     async def create_all(self, resource: Resource[T], objs: Sequence[T]) -> Sequence[ApiError | None]:
-        """Creates objects that nobody reads back, such as events, each in its own namespace. For each the error; None if
-        it was created.
+        """Creates objects that nobody reads back, such as events, each in its own namespace.
+
+        For each object the error, or None if it was created.
         """
         ...
 
