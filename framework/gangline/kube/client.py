@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 import msgspec
 
-from gangline.errors import InvalidObject, NotFound
+from gangline.errors import ApiError, InvalidObject, NotFound
 from gangline.kube import decoding
 from gangline.kube.auth import Credentials
 from gangline.kube.interface import Listing, PatchKind, WatchEvent
@@ -172,6 +172,11 @@ class HttpClient:
             await self._transport.send("POST", path, _encode(resource, obj))
             return obj
         return await self._write("POST", resource, path, _encode(resource, obj))
+
+    async def create_all(self, resource: Resource[T], objs: Sequence[T]) -> Sequence[ApiError | None]:
+        """See the interface."""
+        posts = [(resource.path(obj.metadata.namespace), _encode(resource, obj)) for obj in objs]
+        return await self._transport.post_all(posts)
 
     async def replace(self, resource: Resource[T], obj: T, *, subresource: str | None = None) -> T:
         """See the interface."""

@@ -1,4 +1,4 @@
-"""Connections to an API server that stay open: HTTP by httptools, one request at a time.
+"""Connections to an API server that stay open: HTTP by httptools, one caller at a time.
 
 A connection that has failed, timed out or was given up in the middle of an answer is closed and never used again. Bytes
 that bring neither the end of a head nor a part of a body are limited, however the server sends them.
@@ -25,7 +25,7 @@ _NUMBERS = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection; at most one request is under way. A subclass keeps the answer."""
+    """One connection; one caller at a time uses it. A subclass keeps the answers."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.is_open = False

@@ -7,12 +7,12 @@ does not answer, and `gangline.errors.InvalidObject` when an object does not fit
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from gangline.errors import InvalidObject, Unavailable
+from gangline.errors import ApiError, InvalidObject, Unavailable
 from gangline.kube.resources import Resource, T
 from gangline.model import HasMetadata, ObjectMeta
 
@@ -115,6 +115,13 @@ class Client(Protocol):
         """Creates the object, in its own namespace unless told otherwise; Conflict if it exists."""
         ...
 
+    async def create_all(self, resource: Resource[T], objs: Sequence[T]) -> Sequence[ApiError | None]:
+        """Creates objects that nobody reads back, such as events, each in its own namespace.
+
+        For each object the error, or None if it was created.
+        """
+        ...
+
     async def replace(self, resource: Resource[T], obj: T, *, subresource: str | None = None) -> T:
         """Replaces the object; Conflict if its resourceVersion is no longer the current one.
 
@@ -195,7 +202,7 @@ class NoClient:
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         raise Unavailable(0, "", "there is no API server to ask")
 
-    list = watch = get = create = replace = patch = apply = delete = bind = evict = served = _refuse
+    list = watch = get = create = create_all = replace = patch = apply = delete = bind = evict = served = _refuse
 
     async def close(self) -> None:
         """There is nothing to close."""

@@ -6,21 +6,26 @@ after failures that may pass, but never writes, because only the caller knows wh
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
+from itertools import takewhile
 from urllib.parse import urlencode
 
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
-from gangline.errors import ApiError, GanglineError
+from gangline.errors import ApiError, Conflict, GanglineError, Unavailable
 from gangline.kube import faults
 from gangline.kube.auth import Credentials
 from gangline.kube.reading import HttpReader, KeptReader, Limits, StreamedAnswer
-from gangline.kube.writing import KeptWriter, Writer
+from gangline.kube.writing import HttpAnswer, KeptWriter, Posts, Writer
 
 JSON = "application/json"
 READ_ATTEMPTS = 5
+AT_ONCE_PAUSE = 600.0
+"""Seconds for which requests are sent one after the other, after not all that were sent at once have been answered."""
 LARGEST_RAW = 4 << 20  # bytes of the body at a path that the API server proxies
 _NO_QUERY: Mapping[str, str] = {}
 
@@ -49,6 +54,10 @@ class Transport:
         headers = {**agent, "Accept": JSON}
         self._reader: HttpReader
         self._writer: Writer
+        self._at_once: KeptWriter | None = None
+        """Sends several requests at once; None through a proxy."""
+        self._at_once_from = -math.inf
+        """When several requests may be sent at once again, on the monotonic clock."""
         if credentials.proxy:
             from gangline.kube.proxied import Proxied
 
@@ -58,7 +67,7 @@ class Transport:
             return
         server = credentials.server, credentials.ssl_context, credentials.server_name
         self._reader = KeptReader(*server, connections=connections, headers=agent)
-        self._writer = KeptWriter(
+        self._writer = self._at_once = KeptWriter(
             *server, connections=connections, timeout=timeout, headers=headers, may_send=may_write
         )
 
@@ -108,6 +117,45 @@ class Transport:
             raise
         except Exception as error:
             raise faults.from_exception(error, f"{method} {self._credentials.server}{path}") from error
+
+    async def post_all(self, posts: Posts) -> Sequence[ApiError | None]:
+        """Create objects; for each the failure, None after a success.
+
+        The requests are sent at once. Those that were not answered are sent again, one after the other: an object that
+        is there then counts as created.
+        """
+        answers = await self._posted_at_once(posts)
+        found = [
+            None if each.status < 300 else faults.from_answer(each.status, each.phrase, each.retry_after, each.body)
+            for each in takewhile(lambda answer: answer.status != 401, answers or ())
+        ]
+        for path, body in posts[len(found) :]:
+            found.append(await self._failure(path, body, is_again=answers is not None))
+        return found
+
+    async def _posted_at_once(self, posts: Posts) -> Sequence[HttpAnswer] | None:
+        """The answers to requests that are sent at once, as far as they come; None if the requests are not sent."""
+        writer = self._at_once
+        if writer is None or len(posts) < 2 or time.monotonic() < self._at_once_from:
+            return None
+        authorization = await self._credentials.authorization()
+        headers = {"Content-Type": JSON, **({"Authorization": authorization} if authorization else {})}
+        answers: Sequence[HttpAnswer] = ()
+        with suppress(OSError, Unavailable):  # each request on its own finds out what is wrong
+            answers = await writer.post_at_once(posts, headers)
+        if len(answers) < len(posts):  # perhaps a gateway answers the first request alone
+            self._at_once_from = time.monotonic() + AT_ONCE_PAUSE
+        return answers
+
+    async def _failure(self, path: str, body: bytes, is_again: bool) -> ApiError | None:
+        """The failure of one creation."""
+        try:
+            await self.send("POST", path, body)
+        except Conflict as error:
+            return None if is_again else error
+        except ApiError as error:
+            return error
+        return None
 
     async def _other_authorization(self, failure: ApiError, rejected: str | None) -> str:
         """Another Authorization header to try once after the server has rejected this one; raises the failure if the

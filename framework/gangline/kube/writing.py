@@ -4,7 +4,8 @@ A general client needs 0.19 ms of CPU for such a request, mostly for options tha
 needs about a third of that.
 
 Rules:
-- One request at a time on a connection, and never another one after a failure, a time-out or a cancellation.
+- One request at a time on a connection, and never another one after a failure, a time-out or a cancellation. Several
+  requests may be sent at once (HTTP pipelining) if their order does not matter, and the loss of an answer does no harm.
 - No request is sent twice: only the caller knows whether a write may happen twice.
 - Whether a write may be sent is checked at the last moment, after all waiting.
 - A write that was given up arrives soon or never: closing resets the connection, so the kernel sends no more data.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
@@ -24,6 +25,8 @@ from gangline.errors import Unavailable
 from gangline.kube.connections import HttpConnection, HttpPool, lines
 
 MaySend = Callable[[], bool]
+Posts = Sequence[tuple[str, bytes]]
+"""The target and the body of each request."""
 
 
 class HttpAnswer(NamedTuple):
@@ -67,25 +70,56 @@ class KeptWriter:
             server, ssl_context, server_name, connections, lambda loop: _WritingConnection(loop, timeout)
         )
         self._head = self._pool.head(headers)
+        self._last: tuple[Mapping[str, str], str] = {}, self._head
+        """The headers of the last request, and the head of every request with these headers."""
 
     async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
         """See Writer."""
+        return (await self._exchange(self._whole(method, target, headers, body), 1))[0]
+
+    async def post_at_once(self, posts: Posts, headers: Mapping[str, str]) -> Sequence[HttpAnswer]:
+        """Send several requests at once on one connection, and wait for the answers, which come in the same order.
+
+        This takes half the CPU time of the same requests one after the other. If the connection breaks or the time is
+        over, the answers that have come are returned; which of the other requests were carried out is unknown then. If
+        none has come, raises as `request`. The phrases of the answers are left out.
+        """
+        whole = [self._whole("POST", target, headers, body) for target, body in posts]
+        return await self._exchange(b"".join(whole), len(whole))
+
+    def _whole(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> bytes:
+        """A request as it is sent."""
+        start = f"{method} {self._pool.path(target)} HTTP/1.1\r\n"
+        head = f"{start}{self._head_with(headers)}Content-Length: {len(body)}\r\n\r\n"
+        return head.encode("latin-1") + body
+
+    async def _exchange(self, data: bytes, number: int) -> Sequence[HttpAnswer]:
+        """Send so many requests on a connection that nobody else uses meanwhile, and wait for the answers."""
         pool = self._pool
-        start = f"{method} {pool.path(target)} HTTP/1.1\r\n"
-        head = f"{start}{self._head}{lines(headers)}Content-Length: {len(body)}\r\n\r\n"
         await pool.room.acquire()  # not `async with`, which takes two coroutines more for each request
         try:
             connection = pool.idle() or await pool.connect()
             try:
                 check(self._may_send)
-                answer = await connection.request(head.encode("latin-1") + body)
+                answers = await connection.request(data, number)
             except BaseException:
                 connection.close()
                 raise
-            pool.keep(connection)
-            return answer
+            if len(answers) == number:
+                pool.keep(connection)
+            else:
+                connection.close()
+            return answers
         finally:
             pool.room.release()
+
+    def _head_with(self, headers: Mapping[str, str]) -> str:
+        """The lines of the head between the first one and the length of the body; nearly all requests have the same."""
+        last, head = self._last
+        if headers != last:
+            head = f"{self._head}{lines(headers)}"
+            self._last = dict(headers), head  # a copy: the caller may try again with other credentials
+        return head
 
     async def close(self) -> None:
         """Close every connection, and wait until they are."""
@@ -102,17 +136,22 @@ class _WritingConnection(HttpConnection):
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         super().__init__(loop)
         self._seconds = seconds
-        self._waiter: asyncio.Future[HttpAnswer] | None = None
+        self._waiter: asyncio.Future[Sequence[HttpAnswer]] | None = None
+        self._number = 1
+        """How many requests were sent together."""
+        self._answers: list[HttpAnswer] = []
+        """The answers to them that are whole."""
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._received: list[bytes] = []
         """All bytes since the request."""
         self._body: list[bytes] = []
 
-    async def request(self, data: bytes) -> HttpAnswer:
-        """Send a request and wait for the whole answer."""
+    async def request(self, data: bytes, number: int) -> Sequence[HttpAnswer]:
+        """Send so many requests and wait for the whole answers; see `KeptWriter.post_at_once`."""
         self._waiter = self._loop.create_future()
         self._received, self._body = [], []
+        self._number, self._answers = number, []
         self._due = self._loop.time() + self._seconds
         if self._timer is None:
             self._timer = self._loop.call_later(self._seconds, self._look)
@@ -139,8 +178,12 @@ class _WritingConnection(HttpConnection):
         return self._waiter is not None
 
     def fail(self, error: Exception) -> None:
-        """The answer does not come."""
-        if self._waiter is not None and not self._waiter.done():
+        """No more answers come."""
+        if self._waiter is None or self._waiter.done():
+            return
+        if self._answers:
+            self._waiter.set_result(self._answers)
+        else:
             self._waiter.set_exception(error)
 
     # From the event loop
@@ -172,10 +215,13 @@ class _WritingConnection(HttpConnection):
         self.is_open = self.is_open and self._parser.should_keep_alive()
         if self._waiter is not None and not self._waiter.done():
             phrase, retry_after = "", None
-            if status >= 300:
+            if status >= 300 and self._number == 1:
                 head = _RefusalHead(b"".join(self._received))
                 phrase, retry_after = head.phrase, head.retry_after
-            self._waiter.set_result(HttpAnswer(status, phrase, retry_after, b"".join(self._body)))
+            self._answers.append(HttpAnswer(status, phrase, retry_after, b"".join(self._body)))
+            self._body = []
+            if len(self._answers) == self._number:
+                self._waiter.set_result(self._answers)
         if not self.is_open:
             self.close()
 

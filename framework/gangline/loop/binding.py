@@ -71,7 +71,8 @@ class Binder:
         self._ready: asyncio.Queue[BindingJob] = asyncio.Queue()
         self._group: asyncio.TaskGroup | None = None
         self._early: list[Coroutine[Any, Any, None]] = []
-        self._busy = 0
+        self.pending = 0
+        """The number of decisions that are being carried out, without those that wait at permit."""
         self._room = asyncio.Event()
         self._room.set()
         self._behind_barrier = 0
@@ -95,11 +96,6 @@ class Binder:
         self._is_finishing = True
         self._ended()
         await self._finished.wait()
-
-    @property
-    def pending(self) -> int:
-        """The number of decisions that are being carried out, without those that wait at permit."""
-        return self._ready.qsize() + self._busy
 
     async def has_room(self) -> None:
         """Wait until so few decisions are pending that a new one will soon be carried out."""
@@ -130,6 +126,7 @@ class Binder:
             self._fault("binding", error)
 
     def _enqueue(self, job: BindingJob) -> None:
+        self.pending += 1
         self._ready.put_nowait(job)
         if self.pending >= 4 * self._concurrency:
             self._room.clear()
@@ -181,7 +178,6 @@ class Binder:
     async def _work(self) -> None:
         while True:
             job = await self._ready.get()
-            self._busy += 1
             try:
                 if not self._is_finishing or job.has_begun():
                     await job.work()
@@ -189,7 +185,7 @@ class Binder:
                 self._fault("binding", error)
             finally:
                 del job  # it would keep an old configuration in memory while this loop waits
-                self._busy -= 1
+                self.pending -= 1
                 if self.pending < 2 * self._concurrency:
                     self._room.set()
                 self._ended()

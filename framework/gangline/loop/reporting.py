@@ -32,6 +32,10 @@ from gangline.telemetry.metrics import Metrics
 log = logging.getLogger(__name__)
 
 CONCURRENCY = 8
+AT_ONCE = 8
+"""New events that one writer sends at once, at most. A binding that comes meanwhile has to share the API server with
+them.
+"""
 PATIENCE = 5.0
 """Seconds that events and conditions wait for bindings at most; then one writer works beside the bindings."""
 PAUSE = 1.0
@@ -149,9 +153,18 @@ class Reporter:
         if isinstance(event, Repeated):
             await self._attempt(f"event {event.event.metadata.name}", self._write_again(event.event))
         else:
+            await self._write_new(event)
+        return True
+
+    async def _write_new(self, event: Event) -> None:
+        """Create an event, and with it those that wait next: requests that are sent at once cost less."""
+        events = [event, *self._recorder.next_new_events(AT_ONCE - 1)]
+        if len(events) == 1:
             new = self._client.create(EVENTS, event, namespace=event.metadata.namespace)
             await self._attempt(f"event {event.metadata.name}", new)
-        return True
+            return
+        for each, error in zip(events, await self._client.create_all(EVENTS, events), strict=True):
+            self._note(f"event {each.metadata.name}", error)
 
     async def _write_again(self, event: Event) -> None:
         """Count an event in its series; an event that the API server does not have is created."""
@@ -225,14 +238,19 @@ class Reporter:
         """Write, best effort: a failure is logged as a warning, further failures in a row for debugging only."""
         try:
             await work
-        except NotFound:
-            return
         except GanglineError as error:
+            self._note(what, error)
+        else:
+            self._note(what, None)
+
+    def _note(self, what: str, error: GanglineError | None) -> None:
+        """A write has ended; what is gone is told nothing more."""
+        if error is None:
+            self._failures = 0
+        elif not isinstance(error, NotFound):
             self._failures += 1
             level = logging.WARNING if self._failures == 1 else logging.DEBUG
             log.log(level, "could not write %s: %s", what, error)
-        else:
-            self._failures = 0
 
     def _count_dropped(self) -> None:
         dropped = self._recorder.dropped

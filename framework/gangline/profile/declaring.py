@@ -181,9 +181,12 @@ def _is_near(name: str, known: str) -> bool:
     one, other = _stem(name), _stem(known)
     if one == other or (sorted(one) == sorted(other) and one[0] == other[0]):
         return True
-    return SequenceMatcher(None, name, known).ratio() >= _NEARLY
+    matcher = SequenceMatcher(None, name, known)
+    bounds = (matcher.real_quick_ratio, matcher.quick_ratio)  # upper bounds of the ratio, which takes ten times as long
+    return all(bound() >= _NEARLY for bound in bounds) and matcher.ratio() >= _NEARLY
 
 
+@lru_cache(maxsize=4096)
 def _stem(name: str) -> str:
     """A name without underscores, capitals and plurals."""
     words = (re.sub(r"ies$", "y", word) for word in name.lower().split("_"))

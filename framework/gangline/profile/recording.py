@@ -221,6 +221,15 @@ class EventRecorder:
             self._rest(key, saying)
         return self._event(key, saying, name, saying.count)
 
+    def next_new_events(self, most: int) -> list[Event]:
+        """The oldest waiting events, up to the first one that has been written before."""
+        found: list[Event] = []
+        while len(found) < most and self._waiting and next(iter(self._waiting)) not in self._written:
+            event = self.next_event()
+            assert isinstance(event, Event)
+            found.append(event)
+        return found
+
     def _rest(self, key: _Key, saying: _Saying) -> None:
         """The series is being written: from now on its repetitions are only counted, for SERIES_PAUSE seconds."""
         due = self._clock.monotonic() + SERIES_PAUSE

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
 
-from gangline.errors import Unavailable
+from gangline.errors import ApiError, Unavailable
 from gangline.kube import decoding
 from gangline.kube.client import OnWritten, log_invalid, written_by_nobody
 from gangline.kube.interface import Listing, PatchKind, WatchEvent
@@ -139,6 +139,17 @@ class SimulatedClient:
             lambda: self._server.create(resource, data, namespace=namespace).body,
         )
         return self._written(resource, body)
+
+    async def create_all(self, resource: Resource[T], objs: Sequence[T]) -> Sequence[ApiError | None]:
+        """See the interface."""
+        return [await self._failure(resource, obj) for obj in objs]
+
+    async def _failure(self, resource: Resource[T], obj: T) -> ApiError | None:
+        try:
+            await self.create(resource, obj)
+        except ApiError as error:
+            return error
+        return None
 
     async def replace(self, resource: Resource[T], obj: T, *, subresource: str | None = None) -> T:
         """See the interface."""

@@ -21,6 +21,7 @@ from gangline.model import Event, Lease, LeaseSpec, Node, ObjectMeta, Pod
 from gangline.wire.custom_resources import GpuClaim
 
 from .fake_api_server import FakeApiServer, bookmark, event, failure, listed, pod
+from .test_writing import Peer, reply
 
 ALL_PODS = "/api/v1/pods"
 POD_A = "/api/v1/namespaces/default/pods/a"
@@ -521,3 +522,40 @@ async def test_whether_a_write_may_be_sent_is_asked_after_it_has_waited_for_a_co
 
     assert first is None and isinstance(second, errors.Unavailable) and "not sent" in str(second)
     assert len(server.asked) == 1
+
+
+def events_in(*namespaces: str) -> list[Event]:
+    return [Event(ObjectMeta(name="e", namespace=namespace)) for namespace in namespaces]
+
+
+def of_events(namespace: str) -> str:
+    return f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+
+
+async def test_of_events_that_are_created_at_once_each_has_its_own_outcome(
+    server: FakeApiServer, client: HttpClient
+) -> None:
+    server.answers("POST", of_events("a"), {})
+    server.fails("POST", of_events("b"), 409, "AlreadyExists")
+    server.fails("POST", of_events("c"), 403, "Forbidden")
+    server.answers("POST", of_events("d"), {})
+
+    outcomes = await client.create_all(EVENTS, events_in("a", "b", "c", "d"))
+
+    assert [type(each) for each in outcomes] == [type(None), errors.Conflict, errors.Forbidden, type(None)]
+    assert len(server.asked) == 4
+
+
+async def test_events_that_were_not_answered_are_sent_again_one_after_the_other() -> None:
+    """The server may have created the second one before its answer was lost."""
+    first = Peer(reply(), b"hang up", reply("409 Conflict"), reply("403 Forbidden"), reply(), reply("409 Conflict"))
+    server = await asyncio.start_server(first.talk, "127.0.0.1", 0)
+    access = Access(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    async with server, HttpClient(Credentials(lambda: access)) as client:
+        outcomes = await client.create_all(EVENTS, events_in("a", "b", "c"))
+        later = await client.create_all(EVENTS, events_in("d", "e"))
+
+    assert [type(each) for each in outcomes] == [type(None), type(None), errors.Forbidden]
+    assert [type(each) for each in later] == [type(None), errors.Conflict]
+    sent = [request.split()[1].split(b"/")[5].decode() for request in first.requests]
+    assert sent == ["a", "b", "b", "c", "d", "e"]

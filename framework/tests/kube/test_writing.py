@@ -202,3 +202,36 @@ async def test_whether_a_request_may_be_sent_is_asked_when_it_has_its_connection
 
     assert [type(answer) for answer in answers] == [TimeoutError, TimeoutError, Unavailable]
     assert len(peer.requests) == 2
+
+
+POSTS = [(f"/{name}", name.encode()) for name in ("one", "two", "three")]
+
+
+async def test_requests_that_are_sent_at_once_are_answered_in_order_on_one_connection() -> None:
+    peer = Peer(reply(body=b"1"), reply("409 Conflict", body=b"2"), reply(body=b"3"), reply())
+    async with talking(peer) as writer:
+        answers = await writer.post_at_once(POSTS, {"X": "y"})
+        await writer.request("POST", "/after", {}, b"")
+
+    assert [(answer.status, answer.body) for answer in answers] == [(201, b"1"), (409, b"2"), (201, b"3")]
+    assert [request.split(b"\r\n\r\n")[1] for request in peer.requests] == [b"one", b"two", b"three", b""]
+    assert [b"\r\nX: y\r\n" in request for request in peer.requests] == [True, True, True, False]
+    assert all(b"\r\nAccept: application/json\r\n" in request for request in peer.requests)
+    assert peer.connections == 1
+
+
+@pytest.mark.parametrize("then", [b"hang up", b"never", b"garbage\r\n\r\n"])
+async def test_of_requests_that_are_sent_at_once_the_answers_that_come_are_handed_on(then: bytes) -> None:
+    peer = Peer(reply(body=b"1"), then, reply(), reply())
+    async with talking(peer, seconds=0.2) as writer:
+        answers = await writer.post_at_once(POSTS, {})
+        await writer.request("POST", "/after", {}, b"")
+
+    assert [answer.body for answer in answers] == [b"1"]
+    assert peer.connections == 2
+
+
+async def test_requests_that_are_sent_at_once_and_get_no_answer_fail_as_one() -> None:
+    async with talking(Peer(b"hang up")) as writer:
+        with pytest.raises(ConnectionError):
+            await writer.post_at_once(POSTS, {})

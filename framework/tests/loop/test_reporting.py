@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import pytest
@@ -21,7 +21,7 @@ from gangline.errors import (
 )
 from gangline.kube.interface import Client, PatchKind
 from gangline.kube.resources import EVENTS, NODES, PODS, Resource
-from gangline.loop.reporting import CONCURRENCY, IDLE, PATIENCE, SERIES_LOOK, Reporter
+from gangline.loop.reporting import AT_ONCE, CONCURRENCY, IDLE, PATIENCE, SERIES_LOOK, Reporter
 from gangline.model import Event, PodCondition, TypedReference
 from gangline.profile.recording import SERIES_PAUSE, Condition, EventRecorder, GroupCondition
 from gangline.simulate import SimulatedCluster
@@ -43,6 +43,7 @@ class Writes:
         self.events: dict[str, Event] = {}
         self.patches: list[tuple[str, str, Mapping[str, Any]]] = []
         self.failures: list[GanglineError] = []
+        self.at_once: list[int] = []
 
     def _fail(self) -> None:
         if self.failures:
@@ -52,6 +53,12 @@ class Writes:
         self._fail()
         self.events[obj.metadata.name] = obj
         return obj
+
+    async def create_all(self, resource: Resource[Any], objs: Sequence[Event]) -> Sequence[GanglineError | None]:
+        self.at_once.append(len(objs))
+        failures = [self.failures.pop(0) if self.failures else None for _ in objs]
+        self.events |= {obj.metadata.name: obj for obj, failure in zip(objs, failures, strict=True) if failure is None}
+        return failures
 
     async def patch(
         self,
@@ -307,6 +314,18 @@ async def test_telling_is_best_effort_and_a_run_of_failures_is_logged_once(
     assert [record.levelname for record in caplog.records if "could not write" in record.message] == ["WARNING"]
 
 
+async def test_events_that_wait_are_sent_at_once_and_a_failure_concerns_one_of_them() -> None:
+    desk = Desk()
+    desk.client.failures = [NotFound(404, "NotFound", "the namespace"), Forbidden(403, "Forbidden", "no")]
+    for i in range(AT_ONCE + 3):
+        desk.say(str(i))
+
+    await desk.reporter.flush()
+
+    assert desk.client.at_once == [AT_ONCE, 3]
+    assert desk.notes == [str(i) for i in range(2, AT_ONCE + 3)]
+
+
 async def test_a_condition_of_a_pod_that_is_gone_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
     desk = Desk()
     desk.client.failures = [NotFound(404, "NotFound", "p")]
@@ -429,18 +448,18 @@ def test_a_reporter_that_has_nothing_to_write_sleeps() -> None:
 
 def test_one_writer_looks_for_room_and_wakes_the_others() -> None:
     desk = Desk()
-    at_work: list[str] = []
+    at_work: list[int] = []
 
-    async def create(resource: Any, obj: Event, **more: Any) -> None:
-        at_work.append(obj.note)
+    async def create_all(resource: Any, objs: Sequence[Event]) -> None:
+        at_work.append(len(objs))
         await asyncio.Event().wait()
 
-    desk.client.create = create  # type: ignore[method-assign, assignment]  # each write takes for ever
+    desk.client.create_all = create_all  # type: ignore[method-assign, assignment]  # each write takes for ever
 
     async def story() -> int:
         desk.pending = 1
-        for i in range(20):
-            desk.say(str(i))
+        for i in range(2 * CONCURRENCY * AT_ONCE):
+            desk.recorder.event(POD, "Normal", "Scheduled", str(i))
         async with asyncio.TaskGroup() as group:
             task = group.create_task(desk.reporter.run())
             await asyncio.sleep(10.0)
@@ -450,7 +469,7 @@ def test_one_writer_looks_for_room_and_wakes_the_others() -> None:
         return asked
 
     assert run(story()) < 10 / IDLE + CONCURRENCY * 12
-    assert len(at_work) == CONCURRENCY
+    assert at_work == [AT_ONCE] * CONCURRENCY
 
 
 PROFILE = """\

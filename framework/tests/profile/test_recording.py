@@ -83,6 +83,20 @@ def test_the_same_said_again_later_becomes_a_series_of_the_same_event() -> None:
     assert counts == [2, 3]
 
 
+def test_new_events_are_handed_out_together_up_to_one_that_was_written_before() -> None:
+    events, _ = recorder()
+    events.event(pod(), "Warning", "FailedScheduling", "old")
+    written(events)
+    for note in ("one", "two", "old", "three"):
+        events.event(pod(), "Warning", "FailedScheduling", note)
+
+    assert [event.note for event in events.next_new_events(1)] == ["one"]
+    assert [event.note for event in events.next_new_events(5)] == ["two"]
+    assert events.next_new_events(5) == []
+    assert isinstance(events.next_event(), Repeated)
+    assert [event.note for event in events.next_new_events(5)] == ["three"]
+
+
 def test_a_series_is_written_again_after_a_pause_with_all_repetitions() -> None:
     events, clock = recorder()
     woken = []
