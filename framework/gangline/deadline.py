@@ -47,9 +47,14 @@ class Deadline:
         if time.perf_counter() >= self._earliest and self._clock() >= self._end:
             raise DeadlineExceeded(self.seconds)
 
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline passes; negative afterwards."""
+        return self._end - self._clock()
+
     def at_most(self, seconds: float) -> Deadline:
         """A deadline that passes after this many seconds, or with this deadline if that is earlier."""
-        left = self._end - self._clock()
+        left = self.left
         made = Deadline(min(seconds, left), self._clock)
         made.seconds = seconds if seconds < left else self.seconds
         return made

@@ -29,7 +29,7 @@ class GroupDecision(msgspec.Struct, frozen=True, eq=False):
 
 
 class Lack(msgspec.Struct, frozen=True, eq=False):
-    """For whom the whole cluster had too little room: see `group_search.still_lacks_room`."""
+    """For whom the whole cluster had too little room: see `group_room`."""
 
     group: PodGroup
     members: Mapping[tuple[str, Hashable], list[PodInfo]]

@@ -14,7 +14,7 @@ Rules:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 
 import msgspec
@@ -102,6 +102,8 @@ class GroupCycle:
         self._filler = Filler(self._group, self._runtime, self._cache, self._feasible)
 
     def _of_others(self, nominations: Nominations) -> Nominations:
+        if not nominations:
+            return nominations
         own = {pod.uid for pod in self._unit.members}
         return {
             node: others
@@ -138,20 +140,24 @@ class GroupCycle:
         return filtered
 
     def _role(self, subgroup: str, pods: list[PodInfo]) -> Role:
-        filtered = self._feasible(pods[0])
+        # If a pod can be placed only after other members, only filling tells which nodes accept the pod.
+        is_open = is_drawn_by(pods[0], itertools.chain.from_iterable(self._members.values()))
+        filtered, room = self._room(pods[0], is_open)
         if len(self._filtered) < _MOST_TOLD:
             self._filtered.append(filtered)
         else:  # the verdicts on all nodes take too much memory to be kept for many roles
             self._rejecting |= self._runtime.evaluator.diagnose(filtered).plugins()
-        # If a pod can be placed only after other members, only filling tells which nodes accept the pod.
-        is_open = is_drawn_by(pods[0], itertools.chain.from_iterable(self._members.values()))
-        room = self._filler.capacity(filtered, is_open)
         capacity = read_only(np.minimum(room, len(pods)))
         if len(self._members) > 1:
             # Most roles fit on the same nodes, so equal capacities share one column.
             known = self._capacities.setdefault(hash(capacity.tobytes()), capacity)
             capacity = known if np.array_equal(known, capacity) else capacity
         return Role(subgroup, pods, capacity, int(room.sum()))
+
+    def _room(self, pod: PodInfo, is_open: bool) -> tuple[Filtered, Int64Column]:
+        """The verdicts on a member, and how many members like it fit on each node."""
+        filtered = self._feasible(pod)
+        return filtered, self._filler.capacity(filtered, is_open)
 
     def decide(self) -> Steps[GroupDecision | GroupRejection]:
         """Find a placement for the group and reserve it."""
@@ -173,13 +179,6 @@ class GroupCycle:
         if found is None:
             return self._rejection(self._why(diagnoses), "", diagnoses, knows_kind=not is_conceded)
         return self._rejection(found.message, found.plugin, diagnoses)
-
-    def is_rejected_again(self, plugins: Set[str]) -> bool:
-        """Whether the group would be rejected for lack of room in the whole cluster, by no other plugins than these."""
-        attempt = to_the_end(self.begin())
-        if attempt.placed or not is_cluster_too_small(attempt) or self._runtime.may_help(attempt):
-            return False
-        return self._rejecting.union(*map(self._runtime.reject, self._diagnoses())) <= plugins
 
     def _search(self, attempt: GroupAttempt) -> Steps[GroupDecision | Status | None]:
         """Try the placements in order; None if none of them holds the group, a Status if there are none."""

@@ -21,9 +21,9 @@ import time
 from collections import deque
 from typing import cast
 
-from gangline.api.pod_group import Membership, PodGroup
+from gangline.api.pod_group import PodGroup
 from gangline.deadline import AT_ONCE_SECONDS, GANG_SECONDS, NO_DEADLINE, Deadline, exceeded
-from gangline.deciding.group_decisions import GroupDecision, GroupRejection, Lack
+from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.deciding.group_filling import Steps
 from gangline.deciding.group_reading import one_of, read_group
 from gangline.deciding.group_scheduling import GroupCycle
@@ -52,26 +52,6 @@ def decide_group(
     decided = GroupSearch(unit, runtime, cache, deadline or Deadline(GANG_SECONDS)).go_on(nominations, now)
     assert decided is not None  # only the end of a stretch interrupts a search, and this one has no end
     return decided
-
-
-def still_lacks_room(
-    unit: Unit, lack: Lack, runtime: Runtime, cache: Cache, nominations: Nominations, now: float, deadline: Deadline
-) -> bool:
-    """Whether an attempt would only find again that the whole cluster has too little room for the group.
-
-    `lack` is that of the unit's last rejection; the unit has not changed since. The room is counted as an attempt does,
-    but no placement is searched. False also if that fails, so that the attempt finds the fault.
-    """
-    first = next(iter(lack.members.values()))[0]
-    membership = runtime.handle.group_of(first)
-    if not isinstance(membership, Membership) or membership.group != lack.group:
-        return False
-    cycle = GroupCycle(unit, lack.group, lack.members, runtime, cache, nominations, now)
-    try:
-        with runtime.evaluator.within(deadline), deadline.counting():
-            return cycle.is_rejected_again(unit.rejected_by)
-    except GanglineError:
-        return False
 
 
 class GroupSearch:

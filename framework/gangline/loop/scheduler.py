@@ -249,8 +249,8 @@ class Scheduler:
             events = {**runtime.profile.events, GROUPS: group_events(self.groups)}
             if new.extenders is not None:
                 events[EXTENDER] = None
-            lacks_room = partial(self._cycles.lacks_room, runtime)
-            self.queue.serve(name, runtime.sort_key, runtime.admit, events, runtime.group_key, lacks_room)
+            counts_room = partial(self._cycles.counts_room, runtime)
+            self.queue.serve(name, runtime.sort_key, runtime.admit, events, runtime.group_key, counts_room)
         self.queue.serve_only(runtimes)
         for name, note in gang_notes(runtimes).items():
             if name not in self._noted:

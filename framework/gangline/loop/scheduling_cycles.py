@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from gangline.deadline import STRETCH_SECONDS, Deadline
-from gangline.deciding.group_decisions import GroupDecision, GroupRejection, Lack
-from gangline.deciding.group_search import GroupSearch, LongSearches, still_lacks_room
+from gangline.deciding.group_decisions import GroupDecision, GroupRejection
+from gangline.deciding.group_room import RoomCount
+from gangline.deciding.group_search import GroupSearch, LongSearches
 from gangline.deciding.scheduling import Decision, Rejection, decide
 from gangline.extenders import Attempt, Extenders
 from gangline.groups.strategy import strategy_of
@@ -123,12 +124,11 @@ class SchedulingCycles:
         except TimeoutError:
             return
 
-    def lacks_room(self, runtime: Runtime, unit: Unit, now: float) -> bool:
-        """Whether an attempt at a rejected group would only find that the whole cluster has too little room again."""
-        lack, nominated = unit.lack, self.nominated()
-        if not isinstance(lack, Lack):
-            return False
-        return still_lacks_room(unit, lack, runtime, self._cache, nominated, now, Deadline(self._limits.pod))
+    def counts_room(self, runtime: Runtime, now: float) -> Callable[[Unit], bool]:
+        """Whether an attempt at a rejected group would only find that the whole cluster has too little room again; the
+        answers hold as long as nothing changes.
+        """
+        return RoomCount(runtime, self._cache, self.nominated(), now, Deadline(self._limits.pod)).still_lacks
 
     def nominated(self) -> Nominations:
         """The nominations of the pods that have no place yet."""

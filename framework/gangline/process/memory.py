@@ -59,6 +59,17 @@ def collect_rarely() -> None:
     gc.set_threshold(YOUNG, 200, 100)
 
 
+@contextmanager
+def collected_rarely() -> Iterator[None]:
+    """A block in which the garbage collector runs as after `collect_rarely`."""
+    before = gc.get_threshold()
+    collect_rarely()
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 def settle_memory() -> None:
     """The garbage collector never looks at the present objects again."""
     gc.collect()

@@ -86,15 +86,15 @@ class HintTime:
         self._clock = clock
         self._left = BURST
         self._then = 0.0
-        self._start = 0.0
+        self._until = Deadline(0.0, clock)
 
     def begin(self, now: float) -> Deadline:
         """Hints are asked from now on; returns the deadline for them."""
         self._left = min(BURST, self._left + SHARE * max(0.0, now - self._then))
         self._then = now
-        self._start = self._clock()
-        return Deadline(self._left, self._clock)
+        self._until = Deadline(self._left, self._clock)
+        return self._until
 
     def end(self) -> None:
         """No hint is asked any more for now."""
-        self._left = max(0.0, self._left - (self._clock() - self._start))
+        self._left = max(0.0, self._until.left)

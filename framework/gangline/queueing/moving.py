@@ -36,6 +36,17 @@ FAULT_RETRY = 60.0
 """Seconds until a unit that a plugin's fault holds back is asked about again."""
 
 
+LacksRoom = Callable[[Unit], bool]
+"""Whether an attempt at a unit with `lack` would end as the last one did: too little room in the whole cluster."""
+CountsRoom = Callable[[float], LacksRoom]
+"""Called with the time. The answer holds as long as nothing in the cluster changes, and is asked about many units."""
+
+
+def counts_none(now: float) -> LacksRoom:
+    """A CountsRoom for which no unit lacks room."""
+    return lambda unit: False
+
+
 @dataclass(slots=True)
 class QueuedProfile:
     """How the pods of one scheduler name are queued."""
@@ -44,8 +55,7 @@ class QueuedProfile:
     pre_enqueue: Callable[[Sequence[PodInfo]], Status]
     group_key: Callable[[PodInfo], str] | None = None
     """The key of a pod's group; "" for a pod on its own."""
-    lacks_room: Callable[[Unit, float], bool] = lambda unit, now: False
-    """Whether an attempt at a unit with `lack` would end as the last one did: too little room in the whole cluster."""
+    counts_room: CountsRoom = counts_none
 
 
 class Moving:
@@ -260,7 +270,11 @@ class Moving:
             yield unit
 
     def _firsts(self, now: float) -> Iterator[int]:
-        """Move the first unit of each kind that something may help, or find that it does not; one at each step."""
+        """Move the first unit of each kind that something may help, or find that it does not; one at each step.
+
+        The caller lets nothing happen between two steps, so the room is counted at one moment for all kinds.
+        """
+        lacks_room: dict[str, LacksRoom] = {}
         while self._next:
             alike, _ = self._next.popitem(last=False)
             first = alike.first() if alike.helped is not None and not alike.is_tried else None
@@ -268,7 +282,10 @@ class Moving:
                 continue
             cost = len(first.members)
             if alike.is_by_room and first.lack is not None and self._counts.take(now):
-                if self.profiles[first.scheduler_name].lacks_room(first, now):
+                name = first.scheduler_name
+                if name not in lacks_room:
+                    lacks_room[name] = self.profiles[name].counts_room(now)
+                if lacks_room[name](first):
                     alike.helps_none()
                     yield COUNT_COST
                     continue

@@ -31,7 +31,7 @@ from gangline.api.hints import Action, ClusterEvent, EventHint
 from gangline.queueing.alike import SortKey as Key
 from gangline.queueing.backing_off import QueueSettings, due
 from gangline.queueing.hinting import Flights, Happened
-from gangline.queueing.moving import Moving, QueuedProfile
+from gangline.queueing.moving import CountsRoom, Moving, QueuedProfile, counts_none
 from gangline.queueing.nominating import Nominated
 from gangline.queueing.units import QUEUED, Place, Unit
 from gangline.state.pods import PodInfo
@@ -42,8 +42,6 @@ SortKey = Callable[[PodInfo, float], Key]
 PreEnqueue = Callable[[Sequence[PodInfo]], Status]
 GroupKey = Callable[[PodInfo], str]
 """The key of a pod's group; "" for a pod on its own."""
-LacksRoom = Callable[[Unit, float], bool]
-"""Whether an attempt at a unit with `lack` would end as the last one did: too little room in the whole cluster."""
 
 
 class SchedulingQueue:
@@ -71,15 +69,15 @@ class SchedulingQueue:
         pre_enqueue: PreEnqueue,
         events: Mapping[str, Sequence[EventHint] | None],
         group_key: GroupKey | None = None,
-        lacks_room: LacksRoom = lambda unit, now: False,
+        counts_room: CountsRoom = counts_none,
     ) -> None:
         """Queue the pods of a scheduler name from now on.
 
         `events` holds the events that each plugin has registered, by plugin name; None stands for every event. Pods
         with the same `group_key` are one unit. A unit that lacked room is not tried again only because pods have gone
-        while `lacks_room` answers True.
+        while what `counts_room` returns answers True.
         """
-        self._moving.profiles[scheduler_name] = QueuedProfile(sort_key, pre_enqueue, group_key, lacks_room)
+        self._moving.profiles[scheduler_name] = QueuedProfile(sort_key, pre_enqueue, group_key, counts_room)
         self._wanting.serve(scheduler_name, events)
 
     def serve_only(self, scheduler_names: Container[str]) -> None:

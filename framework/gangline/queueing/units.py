@@ -78,7 +78,7 @@ class Unit:
     kind: Hashable | None = None
     """Equal for units that are decided alike, if the same plugins rejected them; None for a unit unlike all others."""
     lack: object | None = None
-    """Of the last rejection, if the whole cluster had too little room: what `QueuedProfile.lacks_room` is given."""
+    """Of the last rejection, if the whole cluster had too little room: for `QueuedProfile.counts_room`."""
     taken: int = 0
     """The number of events that had come when the unit was last taken into flight."""
     ticket: int = 0

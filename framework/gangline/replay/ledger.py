@@ -40,15 +40,15 @@ class NodeLedger:
     def __init__(self, nodes: Sequence[TraceNode], jobs: Iterable[TraceJob]) -> None:
         gpus = np.array([node.gpus for node in nodes], dtype=np.int64)
         self._rows = {node.name: row for row, node in enumerate(nodes)}
-        present = np.arange(max(gpus, default=0)) < gpus[:, None]
-        self._free = np.where(present, WHOLE, 0).astype(np.int64)
-        self._present = present
-        self._cpu = np.array([node.cpu for node in nodes], dtype=np.int64)
-        self._memory = np.array([node.memory for node in nodes], dtype=np.int64)
-        self._pods = np.zeros(len(nodes), dtype=np.int64)
-        self.total = np.array([gpus.sum() * WHOLE, self._cpu.sum(), self._memory.sum(), len(nodes)], dtype=np.float64)
+        self._present = np.arange(max(gpus, default=0)) < gpus[:, None]
+        # Lists, because a pod changes single numbers: in an array that takes three times as long.
+        self._free = np.where(self._present, WHOLE, 0).tolist()
+        self._cpu = [node.cpu for node in nodes]
+        self._memory = [node.memory for node in nodes]
+        self._pods = [0] * len(nodes)
+        self.total = np.array([gpus.sum() * WHOLE, sum(self._cpu), sum(self._memory), len(nodes)], dtype=np.float64)
         """Thousandths of GPUs, milli-CPU, MiB, nodes."""
-        self.used = np.zeros(4)
+        self.used = [0, 0, 0, 0]
         """The used amounts, in the units of `total`; a node with a pod counts as used."""
         self._kinds = _kinds(jobs, [node.model for node in nodes])
 
@@ -56,7 +56,7 @@ class NodeLedger:
         """Count a pod of the job on the node, with these devices if any are named, and `milli` thousandths of each."""
         row = self._rows[node]
         if job.gpus and not ids:
-            ids = np.flatnonzero(self._free[row] >= milli)[: job.gpus].tolist()
+            ids = [id for id, free in enumerate(self._free[row]) if free >= milli]
         taken = PodAmounts(row, tuple(ids[: job.gpus]), milli, job.cpu, job.memory)
         self._add(taken, -1)
         return taken
@@ -66,27 +66,29 @@ class NodeLedger:
         self._add(taken, 1)
 
     def _add(self, taken: PodAmounts, sign: int) -> None:
-        row = taken.row
+        row, devices, used = taken.row, self._free[taken.row], self.used
         for id in taken.devices:
-            self._free[row, id] += sign * taken.milli
+            devices[id] += sign * taken.milli
         self._cpu[row] += sign * taken.cpu
         self._memory[row] += sign * taken.memory
         before = self._pods[row] > 0
         self._pods[row] -= sign
-        changed_nodes = int(self._pods[row] > 0) - int(before)
-        self.used += (-sign * len(taken.devices) * taken.milli, -sign * taken.cpu, -sign * taken.memory, changed_nodes)
+        used[0] -= sign * len(taken.devices) * taken.milli
+        used[1] -= sign * taken.cpu
+        used[2] -= sign * taken.memory
+        used[3] += (self._pods[row] > 0) - before
 
     def fragmentation(self) -> float:
         """The fraction of all GPUs that are fragments, 0..1."""
         if not self.total[0] or not self._kinds:
             return 0.0
-        free = float(self._free.sum())
-        lost = 0.0
+        devices, cpu, memory = np.array(self._free), np.array(self._cpu), np.array(self._memory)
+        free, lost = float(devices.sum()), 0.0
         for kind in self._kinds:  # at most MOST_KINDS
-            fits = (self._free >= kind.milli) & self._present
+            fits = (devices >= kind.milli) & self._present
             room = fits.sum(axis=1) >= kind.gpus
-            room &= (self._cpu >= kind.cpu) & (self._memory >= kind.memory) & kind.rows
-            lost += kind.share * (free - float(np.where(fits, self._free, 0)[room].sum()))
+            room &= (cpu >= kind.cpu) & (memory >= kind.memory) & kind.rows
+            lost += kind.share * (free - float(np.where(fits, devices, 0)[room].sum()))
         return lost / float(self.total[0])
 
 

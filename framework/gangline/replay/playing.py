@@ -24,6 +24,7 @@ from gangline.config import Profile, SchedulerConfiguration
 from gangline.config.schema import PluginSet
 from gangline.kube.interface import Client
 from gangline.loop.scheduler import Options, Scheduler
+from gangline.process.memory import collected_rarely
 from gangline.profile.recording import SilentRecorder
 from gangline.profile.registry import Catalog
 from gangline.queueing.backing_off import QueueSettings
@@ -113,7 +114,8 @@ class Player:
     def play(self, until: float | None = None, progress: Progress = nobody) -> Recording:
         """Play the trace to its end, or for `until` virtual seconds."""
         began = time.process_time()
-        run(self._story(until, progress), self.clock)
+        with collected_rarely():
+            run(self._story(until, progress), self.clock)
         recording = self.recording
         series = [(each.algorithm_seconds, each.group_seconds) for each in self._scheduler.runtimes.values()]
         recording.decisions = sum(each.count for pair in series for each in pair)

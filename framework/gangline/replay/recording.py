@@ -59,16 +59,20 @@ class Recording:
         """When the replay ended."""
         self._wanted = 0
         self._then = 0.0
-        self._area = np.zeros(4)
-        self._area_of_arrivals: np.ndarray | None = None
+        self._area = [0.0] * 4
+        self._area_of_arrivals: list[float] | None = None
 
     def advance(self, now: float) -> None:
         """Time has passed; called before each change of the ledger."""
         if self._area_of_arrivals is None and now > self.last_arrival:
-            self._area += self.ledger.used * (self.last_arrival - self._then)
-            self._area_of_arrivals = self._area.copy()
-            self._then = self.last_arrival
-        self._area += self.ledger.used * (now - self._then)
+            self._pass(self.last_arrival)
+            self._area_of_arrivals = self._area
+        if now != self._then:
+            self._pass(now)
+
+    def _pass(self, now: float) -> None:
+        span = now - self._then
+        self._area = [area + used * span for area, used in zip(self._area, self.ledger.used, strict=True)]
         self._then = now
 
     def came(self, job: TraceJob) -> None:
@@ -134,4 +138,4 @@ class Recording:
         if self._area_of_arrivals is not None and self.last_arrival > 0:
             area, span = self._area_of_arrivals, self.last_arrival
         whole = self.ledger.total * span
-        return np.divide(area, whole, out=np.zeros(4), where=whole > 0)
+        return np.divide(np.array(area), whole, out=np.zeros(4), where=whole > 0)

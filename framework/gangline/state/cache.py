@@ -33,7 +33,7 @@ from gangline.state.nodes import MOST_PODS, Nodes
 from gangline.state.pods import PodInfo
 from gangline.state.resource_axis import ResourceAxis
 from gangline.state.scopes import Listeners, Scopes, Shared, Sharing
-from gangline.state.slots import name_node, nominate
+from gangline.state.slots import name_node, nominate, remember_group
 from gangline.state.stores import Kind, Store
 from gangline.state.tracking import NodeListener, Tracker, Trackers, check_methods, heard
 from gangline.state.transaction import Transaction, UndoLog
@@ -417,6 +417,8 @@ class Cache:
         if same:
             self._tell_off(known, row)
             self.nodes.relabel(known, pod)
+            if (group := known.slot.membership) is not None and known.is_grouped_as(pod):
+                remember_group(pod.slot, group)  # to read it again takes half of the time of this function
             self._tell_of(pod, row)
         return same
 

@@ -33,6 +33,8 @@ _ANEW = "/anew"
 NO_CLAIMS: Mapping[str, str | None] = MappingProxyType({})
 """Shared by all pods without claims from templates."""
 _NO_AMOUNTS: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+_DEVICES = (ALLOCATED, ALLOCATED_UUIDS)
+"""The annotations that say which devices a pod has."""
 
 
 class LabelSet(Mapping[str, str]):
@@ -173,7 +175,7 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False, weakref=True):
 
     def anew(self) -> PodInfo:
         """The pod as its controller would create it again: without a node and without devices, for what-if."""
-        annotations = {k: v for k, v in self.annotations.items() if k not in (ALLOCATED, ALLOCATED_UUIDS)}
+        annotations = _without_devices(self.annotations)
         uid = f"{self.origin}{_ANEW}"
         return msgspec.structs.replace(
             self, uid=uid, annotations=annotations, start_time="", slot=Slot(), nominated_in_status=""
@@ -235,5 +237,19 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False, weakref=True):
             and self.group == newer.group
         )
 
+    def is_grouped_as(self, newer: PodInfo) -> bool:
+        """Whether readers of groups find in a newer record of the same pod what they found in this one."""
+        return (
+            self.cls is newer.cls
+            and self.labels is newer.labels
+            and self.owners == newer.owners
+            and self.group == newer.group
+            and _without_devices(self.annotations) == _without_devices(newer.annotations)
+        )
+
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
+
+
+def _without_devices(annotations: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in annotations.items() if key not in _DEVICES}

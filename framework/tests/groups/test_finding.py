@@ -25,8 +25,8 @@ from gangline.kube.resources import (
     Resource,
 )
 from gangline.state.pods import PodInfo
-from gangline.testing import make_pod
-from gangline.wire.custom_resources import CLAIM, GpuClaim, GpuClaimSpec
+from gangline.testing import make_node, make_pod
+from gangline.wire.custom_resources import ALLOCATED, CLAIM, GpuClaim, GpuClaimSpec
 
 from .stories import World
 
@@ -125,6 +125,32 @@ def test_a_pod_is_read_again_only_when_what_it_was_read_from_changes(world: Worl
     answers = [groups.of(pod) for _ in range(3)]
 
     assert reader.asked == asked and answers[0] == answers[2]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "labels", "asked"),
+    [
+        pytest.param({ALLOCATED: "0,1"}, {}, 1, id="its devices"),
+        pytest.param({CLAIM: "another"}, {}, 2, id="an annotation"),
+        pytest.param({}, {"zone": "z"}, 2, id="a label"),
+    ],
+)
+def test_the_group_of_a_pod_that_is_bound_is_read_again_only_if_the_pod_may_be_in_another(
+    world: World, annotations: dict[str, str], labels: dict[str, str], asked: int
+) -> None:
+    reader, owner = Counting(), world.job()
+    groups = Groups(world.cache, (reader,))
+    world.cache.upsert_node(make_node("n"))
+    waiting = world.pod(owner=owner)
+    before = groups.of(waiting)
+    world.cache.assume(waiting, 0)
+
+    bound = world.pod(owner=owner, annotations=annotations, labels=labels, node="n")
+    world.cache.upsert_pod(bound)
+
+    assert groups.of(bound) == before is not None and reader.asked == asked
+    world.job(parallelism=2)
+    assert groups.of(bound) != before
 
 
 def test_pods_that_are_gone_are_forgotten(world: World) -> None:

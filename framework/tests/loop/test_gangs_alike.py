@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from gangline import SUCCESS, EventHint, GroupAttempt, Status, hookimpl, model, unschedulable
 from gangline.config import load
+from gangline.deadline import GANG_SECONDS, Deadline
 from gangline.deciding.group_decisions import GroupDecision
+from gangline.deciding.group_room import RoomCount
 from gangline.deciding.group_search import decide_group
 from gangline.groups.keys import KOORDINATOR_GROUP, KOORDINATOR_MIN_AVAILABLE
 from gangline.profile.registry import Catalog
@@ -131,6 +133,11 @@ class GangWorld(PlayedWorld):
         runtime, nominated = self.scheduler.runtimes[NAME], self.scheduler._cycles.nominated()
         return decide_group(unit, runtime, self.cluster.cache, nominated, self.clock.monotonic())
 
+    def room(self) -> RoomCount:
+        """The room now."""
+        runtime, nominated = self.scheduler.runtimes[NAME], self.scheduler._cycles.nominated()
+        return RoomCount(runtime, self.cluster.cache, nominated, self.clock.monotonic(), Deadline(GANG_SECONDS))
+
     def gangs(self, shape: int, number: int) -> None:
         count, needed, pod = SHAPES[shape]
         for _ in range(number):
@@ -208,6 +215,34 @@ def test_the_same_gangs_start_as_if_room_was_never_counted_before_an_attempt(ste
     assert counting.places() == trying.places()
     assert counting.attempts <= trying.attempts
     assert counting.overlooked() == []
+
+
+@given(st.lists(STEPS, min_size=5, max_size=25))
+def test_what_is_found_for_like_members_of_other_gangs_changes_no_count(steps: list[tuple[Any, ...]]) -> None:
+    world = GangWorld()
+    for number in range(2):
+        world.node(f"n-{number}", number)
+    world.play(("gangs", 0, 4))
+    world.play(("gangs", 6, 3))
+    for step in steps:
+        world.play(step)
+        waiting = [unit for unit in world.scheduler.queue if unit.lack is not None]
+        together = world.room()
+
+        assert [together.still_lacks(unit) for unit in waiting] == [world.room().still_lacks(unit) for unit in waiting]
+
+
+def test_the_filters_are_asked_once_about_like_members_of_gangs_of_several_kinds() -> None:
+    world = full()
+    world.play(("needs", len(world.waiting) - 1, 1))  # of the last gang: it is of another kind now
+    world.settle()
+    waiting = [unit for unit in world.scheduler.queue if unit.lack is not None]
+    together, seconds = world.room(), world.scheduler.runtimes[NAME].seconds["filter"]
+    before = seconds.count
+
+    assert len({unit.kind for unit in waiting}) == 2
+    assert [unit.group for unit in waiting if not together.still_lacks(unit)] == []
+    assert seconds.count == before + 1
 
 
 @given(st.lists(st.tuples(STEPS, st.sampled_from([0.0, 0.3, 2.0, 15.0])), min_size=5, max_size=25))

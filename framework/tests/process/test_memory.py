@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from gangline.process import memory
-from gangline.process.memory import collect_rarely, looked_at_once, memory_left, nothing_collected, settle_when, skim
+from gangline.process.memory import (
+    collect_rarely,
+    collected_rarely,
+    looked_at_once,
+    memory_left,
+    nothing_collected,
+    settle_when,
+    skim,
+)
 
 
 class Ring:
@@ -128,6 +136,15 @@ async def test_a_sample_with_garbage_ends_the_skimming() -> None:
             await asyncio.sleep(0)
 
     assert looks.found_garbage
+
+
+def test_after_a_block_in_which_it_runs_rarely_the_collector_runs_as_often_as_before() -> None:
+    before = gc.get_threshold()
+
+    with collected_rarely():
+        within = gc.get_threshold()
+
+    assert within[0] == memory.YOUNG > before[0] and gc.get_threshold() == before
 
 
 def test_modules_are_not_looked_at() -> None:

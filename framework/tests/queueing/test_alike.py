@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -150,10 +150,11 @@ class Lacking(Waiting):
     def __init__(self, number: int) -> None:
         super().__init__(0)
         self.counted: list[str] = []
+        self.moments = 0
         self.lacks = True
         events = {"Fit": (on("nodes", Action.ADD), on("pods", Action.DELETE))}
         self.queue.serve(
-            SCHEDULER, lambda pod, since: (-pod.priority, since), lambda pods: SUCCESS, events, None, self.lacks_room
+            SCHEDULER, lambda pod, since: (-pod.priority, since), lambda pods: SUCCESS, events, None, self.counts_room
         )
         for n in range(number):
             self.queue.add(CACHE.record(make_pod(f"p{n}")), float(n))
@@ -162,7 +163,11 @@ class Lacking(Waiting):
     def rejected(self, unit: Unit, now: float, kind: str | None = "k") -> None:
         self.queue.requeue(unit, ["Fit"], "no", now, kind=kind, lack="of room")
 
-    def lacks_room(self, unit: Unit, now: float) -> bool:
+    def counts_room(self, now: float) -> Callable[[Unit], bool]:
+        self.moments += 1
+        return self.lacks_room
+
+    def lacks_room(self, unit: Unit) -> bool:
         assert unit.lack == "of room"
         self.counted.append(unit.pod.name)
         return self.lacks
@@ -178,6 +183,20 @@ def test_after_many_pods_have_gone_one_unit_of_a_kind_is_asked_about_once() -> N
 
     assert waiting.tried() == [] and waiting.counted == ["p0"]
     assert not waiting.queue.has_active and waiting.queue.counts()["unschedulable"] == 3
+
+
+def test_the_room_is_counted_at_one_moment_for_all_kinds_and_anew_after_the_next_pod() -> None:
+    waiting = Lacking(0)
+    for n in range(3):
+        waiting.queue.add(CACHE.record(make_pod(f"p{n}")), float(n))
+        waiting.rejected(waiting.popped(float(n)), float(n), kind=f"k{n}")
+    waiting.pod_goes()
+
+    assert waiting.tried() == [] and waiting.counted == ["p0", "p1", "p2"] and waiting.moments == 1
+
+    waiting.pod_goes()
+
+    assert waiting.tried() == [] and waiting.moments == 2
 
 
 def test_units_that_may_have_room_are_tried() -> None:

@@ -66,6 +66,18 @@ async def test_a_cancelled_timer_does_not_move_time(clock: VirtualClock) -> None
     assert clock.monotonic() == 2
 
 
+@in_virtual_time
+async def test_a_timer_that_is_cancelled_by_another_one_of_the_same_moment_does_not_fire(clock: VirtualClock) -> None:
+    loop, fired = asyncio.get_running_loop(), list[str]()
+    loop.call_at(1.0, lambda: second.cancel())
+    second = loop.call_at(1.0, fired.append, "second")
+    loop.call_at(1.0, fired.append, "third")
+
+    await asyncio.sleep(2)
+
+    assert fired == ["third"]
+
+
 def test_waiting_for_nothing_is_an_error_that_names_the_tasks() -> None:
     async def wait() -> None:
         await asyncio.Event().wait()

@@ -115,7 +115,7 @@ class ClaimStatuses:
         async with self._locks[hash(key) % _WRITERS]:
             status, (namespace, name) = self._latest.pop(key), key
             self._written[key] = _UNDER_WAY, status
-            fields = {field.encode_name: getattr(status, field.name) for field in msgspec.structs.fields(status)}
+            fields = dict(zip(status.__struct_encode_fields__, msgspec.structs.astuple(status), strict=True))
             try:
                 found = await self._handle.client.patch(
                     resources.GPU_CLAIMS, name, {"status": fields}, namespace=namespace, subresource="status"

@@ -1,0 +1,106 @@
+"""Counts the room again for groups that were rejected because the whole cluster had too little room for them.
+
+The room is counted as an attempt does, but no placement is searched.
+
+Rules:
+- A count is used at one moment: while it is in use, nothing in the cluster changes, and no unit is decided.
+- Groups of many kinds have like members, so what the filters say of a member is kept for like members of other groups.
+  Members count as like as in `kinds`: of one class, of which no plugin reads more, with verdicts that are all kept.
+- Whatever may depend on the group as a whole is asked of each group: which plugins reject, and whether one may help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+
+import msgspec
+
+from gangline.api.pod_group import Membership, PodGroup
+from gangline.deadline import Deadline
+from gangline.deciding.group_decisions import Lack
+from gangline.deciding.group_filling import to_the_end
+from gangline.deciding.group_reading import RoleKey
+from gangline.deciding.group_scheduling import GroupCycle
+from gangline.deciding.kinds import is_cluster_too_small
+from gangline.errors import GanglineError
+from gangline.profile.answers import identity_of
+from gangline.profile.entries import Filtered
+from gangline.profile.runtime import Runtime
+from gangline.queueing.nominating import Nominations
+from gangline.queueing.units import Unit
+from gangline.state.cache import Cache
+from gangline.state.node_view import Int64Column
+from gangline.state.pods import PodInfo
+
+_Known = dict[tuple[int, bool], tuple[Filtered, Int64Column]]
+"""By class, and whether only filling tells which nodes accept the member: see `GroupCycle._room`."""
+
+
+class RoomCount:
+    """The room at one moment; `deadline` is for all groups together."""
+
+    def __init__(
+        self, runtime: Runtime, cache: Cache, nominations: Nominations, now: float, deadline: Deadline
+    ) -> None:
+        self._runtime = runtime
+        self._cache = cache
+        self._nominations = nominations
+        self._now = now
+        self._deadline = deadline
+        self._known: _Known = {}
+
+    def still_lacks(self, unit: Unit) -> bool:
+        """Whether an attempt would only find again that the whole cluster has too little room for the group.
+
+        The unit has not changed since it was rejected. False also if counting fails, so that an attempt finds the
+        fault, and for a unit that did not lack room.
+        """
+        lack = unit.lack
+        if not isinstance(lack, Lack):
+            return False
+        first = next(iter(lack.members.values()))[0]
+        membership = self._runtime.handle.group_of(first)
+        if not isinstance(membership, Membership) or membership.group != lack.group:
+            return False
+        try:
+            with self._runtime.evaluator.within(self._deadline):
+                return self._cycle(unit, lack.group, lack.members).is_rejected_again(unit.rejected_by)
+        except GanglineError:
+            return False
+
+    def _cycle(self, unit: Unit, group: PodGroup, members: Mapping[RoleKey, list[PodInfo]]) -> _Counting:
+        counting = _Counting(unit, group, members, self._runtime, self._cache, self._nominations, self._now)
+        counting.known = None if self._nominations else self._known  # they count by priority, and not for their group
+        return counting
+
+
+class _Counting(GroupCycle):
+    """The first steps of an attempt."""
+
+    known: _Known | None = None
+    """What was found at this moment; None if nothing of it holds for other groups."""
+
+    def is_rejected_again(self, plugins: Set[str]) -> bool:
+        """Whether the group would be rejected for lack of room in the whole cluster, by no other plugins than these."""
+        attempt = to_the_end(self.begin())
+        if attempt.placed or not is_cluster_too_small(attempt) or self._runtime.may_help(attempt):
+            return False
+        return self._rejecting.union(*map(self._runtime.reject, self._diagnoses())) <= plugins
+
+    def _room(self, pod: PodInfo, is_open: bool) -> tuple[Filtered, Int64Column]:
+        known = self.known
+        if known is None or not self._is_plain(pod):
+            return super()._room(pod, is_open)
+        key = (pod.cls.id, is_open)
+        if key not in known:
+            found = super()._room(pod, is_open)
+            if self._runtime.evaluator.is_kept(found[0]):
+                known[key] = found
+            return found
+        filtered, room = known[key]
+        return msgspec.structs.replace(filtered, pod=pod), room
+
+    def _is_plain(self, pod: PodInfo) -> bool:
+        """Whether no plugin reads more of the pod than its class. Raises PluginError."""
+        said = identity_of(self._runtime.profile.identities, pod, self._runtime.handle.workload(pod))
+        return said.count(None) == len(said)
