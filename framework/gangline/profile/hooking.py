@@ -107,8 +107,8 @@ class PluginHooks:
         found, other = self._hooks[name].get(variant), self._hooks[name].get(hook)
         if found is None or found.is_wrapper or other is None or hook in self._wrapped:
             return False
-        line: Any = type(self._plugins[name]).__mro__
-        return bool(_first_with(found.method, line) <= _first_with(other.method, line))
+        cls: Any = type(self._plugins[name])
+        return _stands_for(cls, found.method, other.method)
 
     def through_pluggy(self, name: str, hook: str) -> Callable[..., Any]:
         """A call of the plugin's method within the wrappers of all plugins, by the parameters of the hook."""
@@ -166,6 +166,12 @@ def _manager() -> pluggy.PluginManager:
 
 def _is_wrapper(impl: pluggy.HookImpl) -> bool:
     return impl.wrapper or impl.hookwrapper
+
+
+@lru_cache(maxsize=1024)
+def _stands_for(cls: type[Any], variant: str, method: str) -> bool:
+    """Whether a class has no newer method than the variant that stands for the method."""
+    return _first_with(variant, cls.__mro__) <= _first_with(method, cls.__mro__)
 
 
 def _first_with(method: str, line: Sequence[type[Any]]) -> int:

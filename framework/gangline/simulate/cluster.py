@@ -17,12 +17,14 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
 
 from gangline import config
 from gangline.api.plugin import Clock
+from gangline.config import SchedulerConfiguration
 from gangline.kube.resources import EVENTS, NAMESPACES, PODS, Resource, T
 from gangline.loop.scheduler import Options, Scheduler
 from gangline.profile.registry import Catalog
@@ -150,7 +152,13 @@ def make_scheduler(
     Profiles may name installed plugins and those that are handed in.
     """
     catalog = Catalog.discover().with_classes(*plugins)
-    return Scheduler(config.load(configuration, "configuration"), client, clock, catalog, options or Options())
+    return Scheduler(_read(configuration), client, clock, catalog, options or Options())
+
+
+@lru_cache(maxsize=64)
+def _read(configuration: str) -> SchedulerConfiguration:
+    """A configuration, which nobody changes; most programs make several schedulers from the same one."""
+    return config.load(configuration, "configuration")
 
 
 @asynccontextmanager
