@@ -235,7 +235,7 @@ class _RefusalHead:
     def __init__(self, received: bytes) -> None:
         self._parser = httptools.HttpResponseParser(self)
         self._is_whole = False
-        with suppress(httptools.HttpParserError):  # for what comes after the answer, which is the connection's fault
+        with suppress(httptools.HttpParserError, httptools.HttpParserUpgrade):  # what comes after is not of the answer
             self._parser.feed_data(received)
 
     # From the parser

@@ -114,10 +114,11 @@ async def test_what_a_server_asks_to_wait_is_handed_on() -> None:
     assert (answer.status, answer.phrase, answer.retry_after) == (429, "Too Many Requests", "3")
 
 
-async def test_the_head_of_a_refusal_is_read_whatever_comes_before_and_after_it() -> None:
+@pytest.mark.parametrize("after", [b"garbage", b"HTTP/1.1 101 Other\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"])
+async def test_the_head_of_a_refusal_is_read_whatever_comes_before_and_after_it(after: bytes) -> None:
     hints = b"HTTP/1.1 103 Early Hints\r\nRetry-After: 9\r\n\r\n"
     refusal = reply("429 Too Many Requests", b"busy", "RETRY-AFTER: 3")
-    async with talking(Peer(hints + refusal + b"garbage")) as writer:
+    async with talking(Peer(hints + refusal + after)) as writer:
         answer = await writer.request("POST", "/", {}, b"")
 
     assert answer == HttpAnswer(429, "Too Many Requests", "3", b"busy")
