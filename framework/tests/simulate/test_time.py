@@ -69,8 +69,9 @@ async def test_a_cancelled_timer_does_not_move_time(clock: VirtualClock) -> None
 @in_virtual_time
 async def test_a_timer_that_is_cancelled_by_another_one_of_the_same_moment_does_not_fire(clock: VirtualClock) -> None:
     loop, fired = asyncio.get_running_loop(), list[str]()
-    loop.call_at(1.0, lambda: second.cancel())
-    second = loop.call_at(1.0, fired.append, "second")
+    timers: list[asyncio.TimerHandle] = []
+    loop.call_at(1.0, lambda: timers[0].cancel())
+    timers.append(loop.call_at(1.0, fired.append, "second"))
     loop.call_at(1.0, fired.append, "third")
 
     await asyncio.sleep(2)
