@@ -310,7 +310,7 @@ def test_the_fault_of_a_selector_is_named(selector: str) -> None:
         (["explain", ""], "'': expected POD, NAMESPACE/POD or KIND/NAME"),
         (["explain", "/p"], "'/p': expected POD, NAMESPACE/POD or KIND/NAME"),
         (["explain", "job/"], "'job/': expected POD, NAMESPACE/POD or KIND/NAME"),
-        (["explain", "jop/p", "-n", "x"], "no kind is called 'jop'"),
+        (["explain", "jop/p", "-n", "x"], "'jop' is not one of the kinds"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )
