@@ -119,5 +119,7 @@ def parse(text: str, namespace: str | None, default: str = "") -> Target:
         return Target(kind, namespace or default or "default", name)
     if namespace is not None:
         known = ", ".join(sorted({kind.lower() for kind in KINDS.values()}))
-        raise ConfigError("", text, f"{before!r} is not one of the kinds {known}, and --namespace names a namespace already")
+        raise ConfigError(
+            "", text, f"{before!r} is not one of the kinds {known}, and --namespace names a namespace already"
+        )
     return Target("Pod", before, name)

@@ -9,8 +9,9 @@ the fields that Gangline itself reads (those in `gangline.model`). An extender t
 name; one that sets `nodeCacheCapable` is sent the names of the nodes alone.
 """
 
-from gangline.extenders.asking import Asker, Endpoint, HttpAsker
+from gangline.extenders.asking import Asker, HttpAsker
 from gangline.extenders.deciding import EXTENDER
+from gangline.extenders.endpoint import Endpoint
 from gangline.extenders.extenders import Extenders
 from gangline.extenders.steps import Attempt
 

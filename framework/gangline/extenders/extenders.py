@@ -18,8 +18,9 @@ from gangline.api.proposal import Victims
 from gangline.config import Extender
 from gangline.errors import ApiError, ExtenderError
 from gangline.extenders import deciding, wire
-from gangline.extenders.asking import Asker, Endpoint, endpoint_of
+from gangline.extenders.asking import Asker
 from gangline.extenders.deciding import Verdicts
+from gangline.extenders.endpoint import Endpoint, endpoint_of
 from gangline.kube.interface import Client
 from gangline.kube.resources import PODS
 from gangline.model import Node

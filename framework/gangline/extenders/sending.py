@@ -7,7 +7,7 @@ from importlib.metadata import version
 import aiohttp
 
 from gangline.errors import ExtenderError
-from gangline.extenders.asking import Endpoint
+from gangline.extenders.endpoint import Endpoint
 from gangline.kube.connecting import Connector
 
 
