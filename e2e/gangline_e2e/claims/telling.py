@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from gangline_e2e.api import Api
 from gangline_e2e.claims.building import API, Changed, Created, Decided, Deleted, Given, Gone, Step, Story
 from gangline_e2e.errors import Refused, WaitedTooLong
-from gangline_e2e.workloads import Manifest, Manifests
+from gangline_e2e.workloads import IMAGE, Manifest, Manifests
 
 DECIDED_S = 40.0
 """Seconds until a step ends at the latest; the outcome shows what has happened by then."""
@@ -102,6 +103,8 @@ async def _take(api: Api, story: Story, step: Step, outcome: Outcome) -> None:
             await _decision(api, story, story.told(step.name), step, outcome)
         case Deleted():
             await api.delete(f"{_collection(api, step.kind)}/{story.told(step.name)}", at_once=True)
+            if step.kind == "Node":
+                await _forgotten(api, story.told(step.name))
         case Changed():
             path = f"{_collection(api, step.kind)}/{story.told(step.name) or api.namespace}"
             await api.merge(f"{path}/{step.subresource}" if step.subresource else path, story.told(step.patch))
@@ -123,6 +126,43 @@ async def _gone(api: Api, path: str) -> None:
 
     with suppress(WaitedTooLong):
         await api.until(is_gone, f"{path} is gone", DECIDED_S)
+
+
+async def _forgotten(api: Api, node: str) -> None:
+    """Wait until the scheduler knows that a node is gone, as it reads nodes and pods by watches of their own: it gives
+    this node to no other pod that asks for it.
+    """
+    tries = count()
+
+    async def is_forgotten() -> bool:
+        probe = f"{node}-{next(tries)}"
+        await api.create(_probe(probe, node))
+        found = ""
+
+        async def is_tried() -> bool:
+            nonlocal found
+            now = await api.get(f"{api.pods}/{probe}")
+            found = now["spec"].get("nodeName", "")
+            return bool(found or _reason(now))
+
+        await api.until(is_tried, f"{probe} is decided", DECIDED_S)
+        await api.delete(f"{api.pods}/{probe}", at_once=True)
+        return not found
+
+    with suppress(WaitedTooLong):
+        await api.until(is_forgotten, f"the scheduler knows that {node} is gone", DECIDED_S)
+
+
+def _probe(name: str, node: str) -> Manifest:
+    """A pod that may go to this node alone."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    spec = {
+        "automountServiceAccountToken": False,
+        "containers": [{"name": "main", "image": IMAGE}],
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}},
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
 async def _devices(api: Api, story: Story, step: Given) -> None:
