@@ -148,11 +148,12 @@ class PodHandler:
         known = c.cache.pods.get(record.uid)
         was_known = known is not None and not c.cache.is_assumed(record.uid)
         unit = c.queue.get(record.uid)
+        meant = c.queue.nominations.elsewhere(record.uid, record.node_name)
         c.cache.upsert_pod(record)
+        if meant is not None:
+            c.happened("pods", Action.DELETE, meant, None)  # others may have the room on that other node now
         if unit is not None and unit.place is not Place.IN_FLIGHT:
-            waited = c.queue.remove(record.uid)  # somebody else has bound it
-            if waited is not None and waited.nominated_node_name not in ("", record.node_name):
-                c.happened("pods", Action.DELETE, waited, None)  # others may have the room on that other node now
+            c.queue.remove(record.uid)  # somebody else has bound it
             c.wake()
         elif unit is None and known is None:
             c.queue.placed_elsewhere(record)

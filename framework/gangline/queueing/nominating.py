@@ -42,6 +42,11 @@ class Nominated:
             self._node_of[pod.uid] = node
             self._by_node.setdefault(node, {})[pod.uid] = pod
 
+    def elsewhere(self, uid: str, node: str) -> PodInfo | None:
+        """The pod with this UID, if it is meant for another node than this one."""
+        meant = self._node_of.get(uid, node)
+        return None if meant == node else self._by_node[meant][uid]
+
     def expect(self, group: str, places: Iterable[tuple[PodInfo, str]]) -> list[PodInfo]:
         """Nominate pods of a group that are yet to be created, each to its node.
 

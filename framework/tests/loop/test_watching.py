@@ -130,6 +130,23 @@ def test_a_pod_that_somebody_else_bound_leaves_the_queue(world: World) -> None:
     assert world.recorder.next_condition() is None
 
 
+@pytest.mark.parametrize("in_flight", [False, True], ids=["waits", "is being decided"])
+def test_others_hear_of_the_room_that_was_kept_for_a_pod_on_another_node(world: World, in_flight: bool) -> None:
+    meant = pod()
+    meant.status.nominated_node_name = "b"
+    world.pods.upsert(meant)
+    if in_flight:
+        world.queue.remove("pod-default-listener")
+        unit = world.queue.pop(world.clock.monotonic())
+        assert unit is not None and unit.uid == UID
+        world.listener()
+    world.heard.clear()
+
+    world.pods.upsert(pod(node="a"))
+
+    assert world.events == ["pods DELETE", "pods ADD"]
+
+
 def test_a_binding_of_ours_is_confirmed_without_counting_twice(world: World) -> None:
     world.pods.upsert(pod())
     world.queue.remove("pod-default-listener")
