@@ -31,7 +31,7 @@ demo: setup ## schedule a workload on 32 simulated nodes, and show them live in 
 	$(BIN)/gangline simulate examples/demo --profile gpu-scheduler --ui
 
 test: setup ## unit tests, or those of a room of the framework: ROOM=queueing
-	PYTHONHASHSEED=0 $(BIN)/pytest $(if $(ROOM),framework/tests/$(ROOM),-n auto --dist worksteal)
+	PYTHONHASHSEED=0 $(BIN)/pytest $(if $(ROOM),framework/tests/$(ROOM),--processes auto)
 
 fuzz: setup ## odd inputs of every kind, for an hour or MINUTES=5; what fails is kept in .fuzz/
 	$(BIN)/python -m gangline_fuzz run --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))

@@ -21,6 +21,8 @@ settings.register_profile("quick", deadline=None, max_examples=6)
 settings.register_profile("thorough", deadline=None, max_examples=100, derandomize=True)
 settings.load_profile("thorough" if os.environ.get("CI") else "quick")
 
+pytest_plugins = ("gangline_e2e.forked_tests",)
+
 # New objects are looked at more often than in the scheduler, where most objects stay: what a test leaves is garbage,
 # and costs the least while it is in the caches of the processor. Objects that survive are looked at again only rarely,
 # because most of them are freed without the collector when their test has ended.
@@ -40,13 +42,6 @@ def _installed_plugins() -> Iterator[None]:
 
     with patch.object(registry, "entry_points", looked_up), patch.object(profiles, "entry_points", looked_up):
         yield
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Half as many workers again as there are cores for `-n auto`, because some tests wait for a process or a time."""
-    cores = len(os.sched_getaffinity(0))
-    return cores + cores // 2
 
 
 @pytest.hookimpl(wrapper=True)

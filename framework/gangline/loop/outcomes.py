@@ -223,12 +223,15 @@ class Outcomes:
         self._attempts(result, profile).observe(seconds)
 
     def _tell(self, pod: PodInfo, message: str, is_error: bool, nominated: str | None) -> None:
+        was_meant = nominated is not None and pod.nominated_node_name not in ("", nominated)
         if nominated is not None:
             nominate(pod.slot, nominated)
             self._queue.nominations.nominate(pod, nominated)
         reason = "SchedulerError" if is_error else "Unschedulable"
         self._recorder.event(pod, "Warning", "FailedScheduling", message)
         self._recorder.condition(Condition(pod.namespace, pod.name, pod.uid, reason, message, nominated))
+        if was_meant:
+            self._freed(pod)  # on the node for which the pod was nominated
 
 
 def _knows(pod: PodInfo, message: str) -> bool:
