@@ -19,6 +19,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
+from weakref import WeakSet
 
 from gangline.errors import GanglineError
 from gangline.process.ending import named
@@ -88,13 +89,13 @@ def looping(clock: VirtualClock) -> Iterator[VirtualLoop]:
     try:
         yield loop
     finally:
-        loop.run_until_complete(_end_others())
+        loop.run_until_complete(_end_others(loop))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
 
 
-async def _end_others() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
+async def _end_others(loop: VirtualLoop) -> None:
+    others = [task for task in loop.tasks() if task is not asyncio.current_task()]
     for task in others:
         task.cancel()
     if not others:
@@ -110,6 +111,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._virtual = clock
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._order = itertools.count()
+        self._tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
         self.fired = 0
         """How many timers have been fired so far."""
         super().__init__(_NoSelector(self._move_on))
@@ -117,6 +119,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Virtual seconds."""
         return self._virtual.monotonic()
+
+    def create_task(self, coro: Any, **more: Any) -> asyncio.Task[Any]:
+        """Runs the coroutine as a task of this loop."""
+        task: asyncio.Task[Any] = super().create_task(coro, **more)
+        self._tasks.add(task)
+        return task
+
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """The tasks that are not done. `asyncio.all_tasks` walks those of all loops that the process has ever had, for
+        as long as the collector has not freed them: 3 % of the time of thousands of simulations.
+        """
+        return [task for task in self._tasks if not task.done()]
 
     def call_at(
         self,
@@ -176,7 +190,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._add_callback(heapq.heappop(self._timers)[2])  # type: ignore[attr-defined]  # for loops, so not listed
 
     def _give_up(self) -> NoReturn:
-        tasks = sorted(asyncio.all_tasks(self), key=lambda task: (len(task.get_name()), task.get_name()))
+        tasks = sorted(self.tasks(), key=lambda task: (len(task.get_name()), task.get_name()))
         raise Deadlock(tuple(named(task) for task in tasks))
 
 
