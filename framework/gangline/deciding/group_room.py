@@ -7,11 +7,14 @@ Rules:
 - Groups of many kinds have like members, so what the filters say of a member is kept for like members of other groups.
   Members count as like as in `kinds`: of one class, of which no plugin reads more, with verdicts that are all kept.
 - Whatever may depend on the group as a whole is asked of each group: which plugins reject, and whether one may help.
+- The count stands for all groups of the kind, so it holds only if an attempt would find the same kind again: what
+  plugins read of pods, and what they promise, may have changed since the group was rejected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from itertools import chain, islice
 
 import msgspec
 
@@ -21,8 +24,8 @@ from gangline.deciding.group_decisions import Lack
 from gangline.deciding.group_filling import to_the_end
 from gangline.deciding.group_reading import RoleKey
 from gangline.deciding.group_scheduling import GroupCycle
-from gangline.deciding.kinds import is_cluster_too_small
-from gangline.errors import GanglineError
+from gangline.deciding.kinds import is_cluster_too_small, kind_of_group
+from gangline.deciding.likeness import likenesses
 from gangline.profile.answers import identity_of
 from gangline.profile.entries import Filtered
 from gangline.profile.runtime import Runtime
@@ -64,8 +67,8 @@ class RoomCount:
             return False
         try:
             with self._runtime.evaluator.within(self._deadline):
-                return self._cycle(unit, lack.group, lack.members).is_rejected_again(unit.rejected_by)
-        except GanglineError:
+                return self._cycle(unit, lack.group, lack.members).is_rejected_again()
+        except Exception:  # not only GanglineError: values of plugins are compared, which may call code of theirs
             return False
 
     def _cycle(self, unit: Unit, group: PodGroup, members: Mapping[RoleKey, list[PodInfo]]) -> _Counting:
@@ -80,12 +83,22 @@ class _Counting(GroupCycle):
     known: _Known | None = None
     """What was found at this moment; None if nothing of it holds for other groups."""
 
-    def is_rejected_again(self, plugins: Set[str]) -> bool:
-        """Whether the group would be rejected for lack of room in the whole cluster, by no other plugins than these."""
-        attempt = to_the_end(self.begin())
+    def is_rejected_again(self) -> bool:
+        """Whether the group would be rejected for lack of room in the whole cluster, as one of its kind, by no other
+        plugins than before.
+        """
+        attempt, unit = to_the_end(self.begin()), self._unit
         if attempt.placed or not is_cluster_too_small(attempt) or self._runtime.may_help(attempt):
             return False
-        return self._rejecting.union(*map(self._runtime.reject, self._diagnoses())) <= plugins
+        plugins = self._rejecting.union(*map(self._runtime.reject, self._diagnoses()))
+        if not plugins <= unit.rejected_by or not self._are_alike():
+            return False
+        return kind_of_group(attempt, self._filtered, self._runtime, plugins) == unit.kind
+
+    def _are_alike(self) -> bool:
+        """Whether the members that were alike when the group was rejected are so now. Raises PluginError."""
+        like = iter(likenesses([*chain.from_iterable(self._members.values())], self._runtime))
+        return all(len({*islice(like, len(pods))}) == 1 for pods in self._members.values())
 
     def _room(self, pod: PodInfo, is_open: bool) -> tuple[Filtered, Int64Column]:
         known = self.known
