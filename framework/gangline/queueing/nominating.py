@@ -50,16 +50,19 @@ class Nominated:
     def expect(self, group: str, places: Iterable[tuple[PodInfo, str]]) -> list[PodInfo]:
         """Nominate pods of a group that are yet to be created, each to its node.
 
-        They replace the pods that were expected for the group before. Returns the pods that are no longer expected.
+        They replace the pods that were expected for the group before. Returns the pods that are no longer expected, or
+        not on the node where they were.
         """
         before, after = self._expected.pop(group, {}), dict(places)
+        stay = {pod.uid for pod, node in after.items() if self._node_of.get(pod.uid) == node}
         for pod, node in after.items():
             self.nominate(pod, node)
         if after:
             self._expected[group] = {pod.uid: pod for pod in after}
-        given_up = [pod for uid, pod in before.items() if uid not in self._expected.get(group, {})]
+        given_up = [pod for uid, pod in before.items() if uid not in stay]
         for pod in given_up:
-            self.nominate(pod, "")
+            if pod.uid not in self._expected.get(group, {}):
+                self.nominate(pod, "")
         return given_up
 
     def is_expected(self, group: str) -> bool:

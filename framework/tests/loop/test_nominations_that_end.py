@@ -8,6 +8,8 @@ from gangline.kube.resources import NODES, PODS
 from gangline.simulate import SimulatedCluster
 from gangline.testing import make_node, make_pod
 
+from .test_gangs_alike import NAME, GangWorld
+
 PROFILE = """\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -38,3 +40,20 @@ def test_room_that_was_kept_for_a_pod_on_another_node_helps_others(is_bound_by_u
     cluster.play(story)
 
     assert cluster.bound() == {"first": "b", "second": "a"}
+
+
+@pytest.mark.parametrize("places", [[], ["n-1"]], ids=["given up", "on another node"])
+def test_room_that_was_kept_for_a_pod_to_come_helps_others(places: list[str]) -> None:
+    world = GangWorld()
+    world.node("n-0", 0)
+    handle = world.scheduler.runtimes[NAME].handle
+    to_come = world.cluster.cache.record(make_pod("gone", cpu=4, scheduler_name=NAME)).anew()
+    handle.expect("default/recovering", [(to_come, "n-0")])
+    world.play(("gangs", 7, 1))
+    world.settle()
+    assert not world.bound
+
+    handle.expect("default/recovering", [(to_come, node) for node in places])
+    world.settle()
+
+    assert world.places() == {"g-001-0": "n-0"}

@@ -508,7 +508,7 @@ def test_room_for_pods_to_come_is_kept_until_they_have_come_or_nobody_expects_th
     assert q.nominations.expect("g", [(first, "x"), (second, "y")]) == []
     assert q.nominations.by_node == {"x": {first.uid: first}, "y": {second.uid: second}}
     assert q.nominations.is_expected("g") and not q.nominations.is_expected("h")
-    assert q.nominations.expect("g", [(second, "z")]) == [first]
+    assert q.nominations.expect("g", [(second, "z")]) == [first, second]
     assert q.nominations.by_node == {"z": {second.uid: second}}
     assert q.nominations.expect("g", []) == [second]
     assert not q.nominations.by_node and not q.nominations.is_expected("g")
