@@ -176,11 +176,13 @@ class PodHandler:
         if c.cache.is_assumed(record.uid) and c.queue.get(record.uid) is None:
             return  # we have bound it; the watch has not told yet
         unit = c.queue.get(record.uid)
+        named = record.nominated_in_status
+        meant = c.queue.nominations.elsewhere(record.uid, named) if named else None
         before = c.queue.update(record, c.clock.monotonic())
         c.enqueued(record)
-        if before is not None and before.nominated_in_status:
+        if before is not None and (meant is not None or before.nominated_in_status):
             is_moved = c.queue.get(record.uid) is not unit  # to another group, which may keep no room from others
-            if is_moved or before.nominated_in_status != record.nominated_in_status:
+            if is_moved or meant is not None or before.nominated_in_status != named:
                 c.happened("pods", Action.DELETE, before, None)  # others may have the room on that node now
         c.wake()
 

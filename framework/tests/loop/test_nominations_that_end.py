@@ -57,3 +57,23 @@ def test_room_that_was_kept_for_a_pod_to_come_helps_others(places: list[str]) ->
     world.settle()
 
     assert world.places() == {"g-001-0": "n-0"}
+
+
+@pytest.mark.parametrize("is_written", [True, False], ids=["written", "not written yet"])
+def test_room_that_a_plugin_made_helps_others_when_somebody_else_names_another_node(is_written: bool) -> None:
+    world = GangWorld()
+    world.node("n-0", 0)
+    world.play(("gangs", 0, 1))  # needs two nodes
+    if is_written:
+        world.play(("nominated", 0, "n-0"))
+    else:
+        (unit,) = world.scheduler.queue
+        world.scheduler.queue.nominations.nominate(unit.pod, "n-0")
+    world.play(("gangs", 7, 1))
+    world.settle()
+    assert not world.bound
+
+    world.play(("nominated", 0, "n-9"))
+    world.settle()
+
+    assert world.places() == {"g-002-0": "n-0"}
