@@ -1,0 +1,88 @@
+"""Tests run in forked processes as they run in one."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = """
+import os
+import pytest
+
+@pytest.mark.parametrize("number", range(300))
+def test_passes(number, tmp_path):
+    print("nobody sees this")
+
+def test_fails():
+    print("everybody sees this")
+    assert 1 + 1 == 3
+
+@pytest.fixture
+def broken():
+    raise KeyError("no fixture")
+
+def test_has_a_broken_fixture(broken):
+    pass
+
+@pytest.mark.skip(reason="not today")
+def test_is_skipped():
+    pass
+"""
+DIES = """
+import os
+
+def test_before():
+    pass
+
+def test_dies():
+    os._exit(7)
+
+def test_after():
+    pass
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with two files of tests."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider\n")
+    (tmp_path / "test_many.py").write_text(TESTS)
+    (tmp_path / "test_dying.py").write_text(DIES)
+    return tmp_path
+
+
+def run(folder: Path, *more: str) -> tuple[int, str]:
+    command = (sys.executable, "-m", "pytest", "-p", "gangline_e2e.forked_tests", "--processes", "3", *more)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_each_test_is_reported_once_with_what_it_printed(folder: Path) -> None:
+    code, said = run(folder, "test_many.py")
+
+    assert code == 1 and re.search(r"1 failed, 300 passed, 1 skipped, 1 error in", said), said
+    assert "everybody sees this" in said and "nobody sees this" not in said
+    assert "assert (1 + 1) == 3" in said and "KeyError: 'no fixture'" in said
+
+
+def test_a_process_that_dies_fails_its_test_and_the_others_are_run(folder: Path) -> None:
+    code, said = run(folder, "test_dying.py")
+
+    assert code == 1 and re.search(r"1 failed, 2 passed in", said), said
+    assert "the process that ran this test ended with 7" in said
+
+
+def test_at_the_first_failure_a_run_can_stop(folder: Path) -> None:
+    code, said = run(folder, "-x", "test_dying.py", "test_many.py")
+
+    assert code == 1 and "stopping after 1 failures" in said
+
+
+def test_a_test_that_does_not_exist_is_told_as_ever(folder: Path) -> None:
+    code, said = run(folder, "test_many.py::test_nothing")
+
+    assert code == 4 and "not found" in said
