@@ -175,10 +175,11 @@ def _build(
         return cls(**{parameter: given[parameter] for parameter in asked_by(name, cls)})
     except PluginError:
         raise
-    except Exception as error:
-        raise PluginError(name, "", f"cannot be built: {text_of(error)}") from error
     except BaseException as error:  # a plugin that exits must not end the process
-        raise PluginError(name, "", f"cannot be built: {described(error)}") from error
+        # The text of an error that is raised on purpose says what is wrong; that of another one may be a mere key.
+        is_on_purpose = isinstance(error, ValueError | GanglineError) and bool(text_of(error))
+        why = text_of(error) if is_on_purpose else described(error)
+        raise PluginError(name, "", f"cannot be built: {why}") from error
 
 
 def _implementation(
