@@ -171,8 +171,8 @@ def _check_parameters(name: str, method: str, known: Names, function: Callable[.
         if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
             raise PluginError(name, method, f"takes {each}, but gets what it asks for by name: {', '.join(known)}")
         if each.name in known and (each.default is not each.empty or each.kind is each.KEYWORD_ONLY):
-            why = f"asks for {each} in a way in which it is not given; write {each.name} alone"
-            raise PluginError(name, method, why)
+            how = "with a default" if each.default is not each.empty else "behind a star"
+            raise PluginError(name, method, f"has the parameter {each.name} {how}; write {each.name} alone")
         if each.name not in known and each.default is each.empty:
             raise PluginError(name, method, f"has the unknown parameter {each.name}; {did_you_mean(each.name, known)}")
 
