@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+import time
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -240,6 +241,18 @@ def raising(error: Exception) -> type[Any]:
 def test_a_plugin_that_fails_while_it_is_built_says_with_which_kind_of_error(error: Exception, why: str) -> None:
     with pytest.raises(PluginError, match=f"^plugin Fragile: cannot be built: {why}"):
         make_runtime(cluster(), raising(error))
+
+
+def test_a_plugin_that_takes_long_to_be_built_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    class Slow(Plain):
+        name = "Slow"
+
+        def __init__(self) -> None:
+            time.sleep(0.51)
+
+    make_runtime(cluster(), Slow)
+
+    assert "plugin Slow at __init__ held the loop for 0.5" in caplog.text
 
 
 @pytest.mark.parametrize(
