@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangline import Handle, PodInfo, State, hookimpl, on, resources
+from gangline import Handle, PodInfo, State, config, hookimpl, on, resources
 from gangline.api.hints import Action
 from gangline.errors import GanglineError
 from gangline.kube.resources import CONFIG_MAPS, LEASES
@@ -19,8 +19,9 @@ from gangline.loop.scheduler import Scheduler
 from gangline.profile.background import GRACE
 from gangline.profile.registry import Catalog
 from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock, run
+from gangline.testing import make_node, make_pod
 
-from .test_reloads import HEAD, Ear, Placed, config, for_ever, make_node, make_pod, state_of
+from .test_reloads import HEAD, Ear, Placed, for_ever, state_of
 
 
 class NastyArgs(msgspec.Struct):

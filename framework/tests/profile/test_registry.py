@@ -252,7 +252,7 @@ def test_a_plugin_that_takes_long_to_be_built_is_named(caplog: pytest.LogCapture
 
     make_runtime(cluster(), Slow)
 
-    assert "plugin Slow at __init__ held the loop for 0.5" in caplog.text
+    assert "plugin Slow at __init__ held the loop for" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,9 @@ class Zones(Gangs):
             self.cache.store(resources.PVS).upsert(msgspec.convert(each, model.PersistentVolume))
         self.cache.store(resources.STORAGE_CLASSES).upsert(msgspec.convert(storage_class(), model.StorageClass))
 
-    def member(self, name: str, volume: str, size: str = "1Gi", owner: str = "", gpus: int = 8) -> PodInfo:
+    def member(self, name: str, volume: str, size: str = "1Gi", owner: str = "") -> PodInfo:
         """A member with a claim for its ephemeral volume, which is bound if a volume is named."""
-        pod = make_pod(name, gpus=gpus, labels={GROUP: "train"}, volumes=SCRATCH)
+        pod = make_pod(name, gpus=8, labels={GROUP: "train"}, volumes=SCRATCH)
         made = claim(f"{name}-scratch", size=size, volume=volume)
         made["metadata"]["ownerReferences"] = [
             {"kind": "Pod", "name": name, "uid": owner or pod.metadata.uid, "controller": True}
