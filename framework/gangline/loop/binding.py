@@ -45,7 +45,7 @@ LONG = 1.0
 """Seconds after which a piece of work gives its place to the next one."""
 
 
-class _Turn:
+class _WorkerTurn:
     """Until when a worker does one piece of work after the other."""
 
     is_over = False
@@ -192,7 +192,7 @@ class Binder:
     async def _work(self) -> None:
         """Do one piece of work after the other, until one takes long: then another worker has come in place of this."""
         worker, loop = asyncio.current_task(), asyncio.get_running_loop()
-        turn = _Turn()
+        turn = _WorkerTurn()
         while not turn.is_over:
             job = await self._ready.get()
             late = loop.call_later(LONG, self._make_way, turn, worker)
@@ -210,7 +210,7 @@ class Binder:
                     self._is_done()
                 self._ended()
 
-    def _make_way(self, turn: _Turn, worker: asyncio.Task[None] | None) -> None:
+    def _make_way(self, turn: _WorkerTurn, worker: asyncio.Task[None] | None) -> None:
         """The work of a worker takes long: another worker does the work that comes next."""
         if self._group is None or worker is None or worker.cancelling():
             return

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from gangline import ConfigError, config, custom_resources, resources
+from gangline import ConfigError, custom_resources, resources
 from gangline.testing import make_pod
+from gangline.testing.configured import configuration
 
 from .gpu_cases import report
 from .lease_cases import LeaseCluster
@@ -48,7 +49,7 @@ def test_a_pod_that_was_bound_without_devices_gets_them_as_the_configuration_in_
         async with cluster.scheduler() as scheduler:
             await cluster.until_bound("train", seconds=5)
             try:
-                scheduler.use(config.load(then, "then.yaml"))
+                scheduler.use(configuration(then))
             except ConfigError as error:
                 assert "rack is there twice" in str(error)
             cluster.create(resources.GPU_NODE_STATUSES, report("node-0"))
