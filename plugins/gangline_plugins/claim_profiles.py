@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
-from gangline import State
+from gangline_plugins.by_profile import ByProfile
 
 
-class ClaimProfiles:
-    """The profiles that have DynamicResources."""
+class ClaimProfiles(ByProfile[bool]):
+    """The profiles that have DynamicResources: ResourceClaims of their pods get devices."""
 
     def __init__(self) -> None:
-        self._profiles: Counter[str] = Counter()
-
-    def add(self, profile: str, state: State) -> None:
-        """Add a profile, until the plugin's configuration ends."""
-        self._profiles[profile] += 1
-        state.at_end(lambda: self._profiles.subtract((profile,)))
-
-    def has(self, profile: str) -> bool:
-        """Whether ResourceClaims of pods of the profile get devices."""
-        return self._profiles[profile] > 0
+        super().__init__(False)

@@ -26,7 +26,9 @@ L = TypeVar("L", bound=Hashable)
 
 
 class ReportedUuids(NamedTuple):
-    """What the report of a node names, by UUID: the id of the GPU, and for MIG instances that of their GPU."""
+    """The GPUs and MIG instances that the report of a node names, by UUID: the id of the GPU, or of the GPU that an
+    instance is a part of.
+    """
 
     gpus: Mapping[str, int]
     instances: Mapping[str, int]
@@ -104,7 +106,9 @@ class TwinGpus:
         self._by_uuid: dict[str, dict[tuple[str, DeviceId], Names]] = {}
         """By UUID: the devices that name it, by slice and device."""
         self._uuids: dict[DeviceId, dict[str, Names]] = {}
-        """By device what it names, by slice: a driver may offer it in a new slice before the old slice is deleted."""
+        """By device and slice the UUIDs that the device names there: a driver may offer a device in a new slice before
+        the old slice is deleted.
+        """
         self._rows: dict[int, _Row] = {}
         """The nodes whose report names a GPU or an instance."""
         self._rows_of: dict[str, set[int]] = {}

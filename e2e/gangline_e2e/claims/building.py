@@ -159,6 +159,16 @@ def offer(
     return {"apiVersion": API, "kind": "ResourceSlice", "metadata": {"name": f"@{name or pool or at}"}, "spec": made}
 
 
+def consumes(**amounts: str) -> list[Manifest]:
+    """The field consumesCounters of a device that takes these amounts of the counters in the set `gpu`."""
+    return [{"counterSet": "gpu", "counters": {key: {"value": each} for key, each in amounts.items()}}]
+
+
+def counters(**amounts: str) -> list[Manifest]:
+    """The field sharedCounters of a slice with the counter set `gpu`."""
+    return [{"name": "gpu", "counters": {key: {"value": each} for key, each in amounts.items()}}]
+
+
 def class_(name: str = "gpu", *selectors: str, **spec: Any) -> Manifest:
     """A DeviceClass of the story's driver."""
     chosen = [_selector(each) for each in selectors or ('device.driver == "DRIVER"',)]

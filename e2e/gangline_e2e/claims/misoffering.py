@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gangline_e2e.claims.building import (
     Changed,
     Created,
@@ -12,6 +10,8 @@ from gangline_e2e.claims.building import (
     Story,
     claim,
     class_,
+    consumes,
+    counters,
     device,
     devices,
     exactly,
@@ -25,19 +25,11 @@ FULL, INVALID = "cannot allocate all claims", "1 invalid resource pools were enc
 ONE, TWO = claim("one", exactly()), claim("two", exactly())
 
 
-def _consumes(**amounts: str) -> list[dict[str, Any]]:
-    return [{"counterSet": "gpu", "counters": {key: {"value": each} for key, each in amounts.items()}}]
-
-
-def _counters(**amounts: str) -> list[dict[str, Any]]:
-    return [{"name": "gpu", "counters": {key: {"value": each} for key, each in amounts.items()}}]
-
-
 def _partitions(memory: str, *uses: str) -> Manifests:
     """A pool of so much memory, and of devices gpu-0, gpu-1, ... which use these parts of the memory."""
-    parts = [device(f"gpu-{at}", consumesCounters=_consumes(memory=each)) for at, each in enumerate(uses)]
-    counters = _counters(memory=memory)
-    return [offer(parts, name="parts", slices=2), offer(name="counters", slices=2, sharedCounters=counters)]
+    parts = [device(f"gpu-{at}", consumesCounters=consumes(memory=each)) for at, each in enumerate(uses)]
+    shared = counters(memory=memory)
+    return [offer(parts, name="parts", slices=2), offer(name="counters", slices=2, sharedCounters=shared)]
 
 
 STORIES = (
@@ -129,9 +121,9 @@ STORIES = (
         ],
         [
             pod("p", "one", at="a"),
-            Changed("ResourceSlice", "@counters", {"spec": {"sharedCounters": _counters(memory="1")}}),
+            Changed("ResourceSlice", "@counters", {"spec": {"sharedCounters": counters(memory="1")}}),
             pod("q", "two", refused=FULL),
-            Changed("ResourceSlice", "@counters", {"spec": {"sharedCounters": _counters(memory="3")}}),
+            Changed("ResourceSlice", "@counters", {"spec": {"sharedCounters": counters(memory="3")}}),
             Decided("@q", at="a"),
         ],
         {"one": ["gpu=gpu-0", "gpu=gpu-1"], "two": ["gpu=gpu-2"]},
@@ -140,14 +132,14 @@ STORIES = (
         "counters-of-another-generation",
         [
             node(),
-            offer([device("gpu-0", consumesCounters=_consumes(memory="1"))], name="parts", slices=2, generation=2),
-            offer(name="counters", slices=2, sharedCounters=_counters(memory="1")),
+            offer([device("gpu-0", consumesCounters=consumes(memory="1"))], name="parts", slices=2, generation=2),
+            offer(name="counters", slices=2, sharedCounters=counters(memory="1")),
             class_(),
             ONE,
         ],
         [
             pod("p", "one", refused=FULL),
-            Created(offer(name="more", slices=2, generation=2, pool="@a", sharedCounters=_counters(memory="1"))),
+            Created(offer(name="more", slices=2, generation=2, pool="@a", sharedCounters=counters(memory="1"))),
             Decided("@p", at="a"),
         ],
         {"one": ["gpu=gpu-0"]},
@@ -156,7 +148,7 @@ STORIES = (
         "counters-of-nobody",
         [
             node(),
-            offer([device("gpu-0", consumesCounters=_consumes(memory="1"))]),
+            offer([device("gpu-0", consumesCounters=consumes(memory="1"))]),
             offer(devices("gpu-1"), at="b"),
             node("b"),
             class_(),

@@ -11,6 +11,8 @@ from gangline_e2e.claims.building import (
     Story,
     claim,
     class_,
+    consumes,
+    counters,
     device,
     devices,
     either,
@@ -38,22 +40,14 @@ def _unlike(*requests: str) -> list[dict[str, Any]]:
     return [{"requests": list(requests), "distinctAttribute": "DRIVER/numa"}]
 
 
-def _consumes(**amounts: str) -> list[dict[str, Any]]:
-    return [{"counterSet": "gpu", "counters": {key: {"value": each} for key, each in amounts.items()}}]
-
-
-def _counters(**amounts: str) -> list[dict[str, Any]]:
-    return [{"name": "gpu", "counters": {key: {"value": each} for key, each in amounts.items()}}]
-
-
 PARTS = [
-    device("whole", {"size": 4}, consumesCounters=_consumes(memory="40Gi")),
-    device("half-0", {"size": 2}, consumesCounters=_consumes(memory="20Gi")),
-    device("half-1", {"size": 2}, consumesCounters=_consumes(memory="20Gi")),
+    device("whole", {"size": 4}, consumesCounters=consumes(memory="40Gi")),
+    device("half-0", {"size": 2}, consumesCounters=consumes(memory="20Gi")),
+    device("half-1", {"size": 2}, consumesCounters=consumes(memory="20Gi")),
 ]
 PARTITIONED = [
     offer(PARTS, name="parts", slices=2),
-    offer(name="counters", slices=2, sharedCounters=_counters(memory="40Gi")),
+    offer(name="counters", slices=2, sharedCounters=counters(memory="40Gi")),
 ]
 HALF = 'device.attributes["DRIVER"].size == 2'
 WHOLE = 'device.attributes["DRIVER"].size == 4'
@@ -497,8 +491,8 @@ ALONE = (
         "unknown-counter",
         [
             node(),
-            offer([device("gpu-0", consumesCounters=_consumes(cores="1"))], name="parts", slices=2),
-            offer(name="counters", slices=2, sharedCounters=_counters(memory="40Gi")),
+            offer([device("gpu-0", consumesCounters=consumes(cores="1"))], name="parts", slices=2),
+            offer(name="counters", slices=2, sharedCounters=counters(memory="40Gi")),
             class_(),
             claim("c", exactly()),
         ],

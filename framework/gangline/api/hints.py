@@ -73,12 +73,12 @@ class EventHint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnEvent(EventHint):
-    """An event about few units: its hint is asked about each of them, as what it says of one holds for no other."""
+    """An event about few units. The hint is asked about each of these units: its answer for one holds for no other."""
 
     about: Callable[[Any, Any], Hashable]
     """What the event is about, given the object before and after it; None if it helps no unit."""
     subjects: Callable[[PodInfo], Iterable[Hashable]]
-    """What the events that may help a waiting pod are about. It changes only by an event that may help the pod."""
+    """What `about` returns for events that may help a waiting pod; changes only by an event that may help the pod."""
 
 
 ANY_EVENT = EventHint(ClusterEvent("*", Action.ALL))

@@ -109,7 +109,8 @@ class Hooks:
 
     @hookspec
     def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
-        """What this plugin reads of a pod beyond its class: of labels, annotations, or objects that they name; or None.
+        """A value for all that this plugin reads of a pod besides its class: labels, annotations, owners, and objects
+        that the pod names, for example its claim. None stands for nothing.
 
         Pods of one class for which every plugin answers the same are alike: a result for one holds for all. The
         verdicts of plugins that declare `reads` are kept for all like pods. So such a plugin answers equal values only

@@ -282,7 +282,8 @@ class Handle(Protocol):
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run `work` once, now, in the background: for steps after a decision that are too slow for the decision.
 
-        When the configuration is replaced, the work may go on for half a minute.
+        Does nothing while plugins are built, or while this process does not lead. When the configuration is replaced,
+        the work may go on for half a minute.
         """
 
     @property

@@ -82,7 +82,7 @@ class PodGroup:
     disruptive: bool = False
     """Whether removing one pod stops all of them; False if the pods above `min_member` can be removed one by one."""
     knows_succeeded: bool = False
-    """Whether members that have succeeded are already subtracted from `min_member`, by what an object says of them."""
+    """Whether `min_member` leaves out members that have succeeded, because the group's API object counts them."""
     object: TypedReference | None = None
     """The API object that represents the group, if there is one: conditions and events are written to it."""
 

@@ -85,7 +85,12 @@ log = logging.getLogger(__name__)
     show_default=True,
     help="Seconds for which the event loop may hang; then the scheduler gives up its Lease, and /livez fails.",
 )
-@click.option("--concurrency", default=64, show_default=True, help="Number of bindings at the same time.")
+@click.option(
+    "--concurrency",
+    default=64,
+    show_default=True,
+    help="Number of bindings at the same time; a binding that takes longer than a second does not count any more.",
+)
 @click.option(
     "--pod-deadline",
     type=click.FloatRange(min=0.01),

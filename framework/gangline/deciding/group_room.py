@@ -81,7 +81,7 @@ class _Counting(GroupCycle):
     """The first steps of an attempt."""
 
     known: _Known | None = None
-    """What was found at this moment; None if nothing of it holds for other groups."""
+    """The verdicts and the room for members, which groups share at this moment; None if they hold for one group."""
 
     def is_rejected_again(self) -> bool:
         """Whether the group would be rejected for lack of room in the whole cluster, as one of its kind, by no other

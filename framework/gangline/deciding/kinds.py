@@ -54,9 +54,8 @@ def kind_of_group(
 ) -> Hashable | None:
     """As `kind_of`, for a group for which plugins concede nothing and make no room.
 
-    `filtered` has the verdicts on the first members of the roles.
-
-    Only members count as like of which no plugin of the profile reads more than their class.
+    `filtered` has the verdicts on the first members of the roles. A group has no kind if a plugin of the profile reads
+    more of its members than their classes.
     """
     roles = attempt.roles
     if attempt.placed or len(filtered) < len(roles) or not is_cluster_too_small(attempt):

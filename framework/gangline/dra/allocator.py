@@ -277,7 +277,7 @@ class PodAllocator:
                 yield self._named(given), np.array([where[node] for node in group.tolist()], dtype=np.int64)
 
     def _named(self, numbers: Iterable[int]) -> Chosen:
-        """Those of these alternatives that get devices, if their request lists several."""
+        """The claim and name of each of these alternatives that gets devices, where its request lists alternatives."""
         alternatives, requests = self._candidates.alternatives, self._ask.requests
         return frozenset(
             (each.claim, each.name)

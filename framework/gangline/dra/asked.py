@@ -1,4 +1,4 @@
-"""What the claims of a pod ask for, as answers are kept by it: the specs of the claims, whoever asks."""
+"""The key by which answers are kept: the specs of the claims that a pod asks devices for, whichever pod asks."""
 
 from __future__ import annotations
 

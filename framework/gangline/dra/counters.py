@@ -24,7 +24,7 @@ LACKS = 0
 SUFFICES = 1
 """Enough is left."""
 DEPENDS = 2
-"""A device of the pool consumes less than nothing: what is left may grow when devices are given."""
+"""A device of the pool consumes a negative amount, so more may be left after devices are given."""
 Verdicts = NDArray[np.int8]
 _MOST_BYTES = 8 << 20
 """The memory of the verdicts on pools that are alike."""

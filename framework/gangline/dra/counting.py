@@ -101,11 +101,11 @@ class _Usable(NamedTuple):
     """The devices that alternatives may be given."""
 
     devices: BoolColumn
-    """As far as counting knows how to count them."""
+    """The devices that can be counted."""
     others: BoolColumn | None
-    """Those which it does not."""
+    """The devices that cannot be counted."""
     shared: BoolColumn | None
-    """Those which several claims may have."""
+    """The devices that several claims may have."""
     wanted: Room | None
     """By node: how many devices are wanted, if all are."""
 

@@ -133,7 +133,7 @@ class DeviceLayout:
             self._touched = touched.position
 
     def _read(self, nodes: RowNumbers) -> None:
-        """Read the pools of those of these nodes whose pools have changed."""
+        """Read the pools of these nodes, except of nodes whose pools have not changed since they were read."""
         moved = self._table.moved
         if self._moved != moved.position:
             changed = moved.since(self._moved, _FEW)

@@ -88,7 +88,7 @@ def picked(column: NDArray[Any], rows: RowNumbers, missing: float) -> Matrix:
 
 
 def relative(values: Codes) -> Matrix:
-    """By device and node: the first device of the node with an equal value; what is no value stays negative."""
+    """By device and node: the first device of the node with an equal value; negative for a device without a value."""
     length, nodes = values.shape
     if length <= _FEW:
         found = np.repeat(np.arange(length, dtype=np.int8)[:, None], nodes, axis=1)

@@ -88,7 +88,7 @@ class PlacedPools:
         self._forget(pool.reach)
 
     def _forget(self, reach: Reach) -> None:
-        """These nodes see other pools now."""
+        """Forget which pools these nodes see: a pool that they see has changed."""
         if reach.is_inverted:
             self._seen.clear()
         else:

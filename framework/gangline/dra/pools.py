@@ -40,7 +40,7 @@ class Reach(msgspec.Struct, frozen=True):
         return (row in self.rows) != self.is_inverted
 
     def without(self, rows: frozenset[int]) -> frozenset[int]:
-        """Those of the given rows that are not among the nodes."""
+        """The given rows without the rows of these nodes."""
         return rows & self.rows if self.is_inverted else rows - self.rows
 
     def mask(self, size: int) -> BoolColumn:

@@ -23,7 +23,7 @@ MOST_WAITING = 32
 MOST_CLASSES = 8
 """Classes whose devices are looked up beforehand."""
 SECONDS = 0.05
-"""The time that the devices of a class, and the columns, may take at once; what is left, the next question does."""
+"""Seconds for which devices of a class are looked up, or columns made, beforehand; the next question does the rest."""
 _MOST_NAMES = 64
 """Attributes, and capacities, whose columns are made beforehand."""
 _MOST_VALUES = 4096

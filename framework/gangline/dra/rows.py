@@ -29,7 +29,7 @@ def grown(cells: NDArray[T], size: int) -> NDArray[T]:
 
 
 def kinds(columns: Iterable[NDArray[Any]]) -> Kinds:
-    """Numbers for what rows differ in over some columns, and the first position of each number."""
+    """For each position a number, equal where all columns have equal values; and the first position of each number."""
     codes, width = _packed(columns)
     if width == 1:
         return np.zeros(len(codes), dtype=np.intp), np.zeros(1, dtype=np.intp)
@@ -43,7 +43,7 @@ def kinds(columns: Iterable[NDArray[Any]]) -> Kinds:
 
 
 def packed(columns: Iterable[NDArray[Any]]) -> NDArray[np.int32]:
-    """Numbers for what cells differ in over some columns, or matrices of one shape; none is negative."""
+    """For each cell a number from 0 on, equal where the values of all columns, or matrices of one shape, are equal."""
     columns = list(columns)
     bounds = [(int(column.min()), int(column.max())) for column in columns]
     if prod(highest - least + 1 for least, highest in bounds) >= _MOST_CODES or any(map(_is_long, columns)):
@@ -116,7 +116,7 @@ class FreeRows:
         """By length."""
 
     def put(self, rows: range) -> None:
-        """These rows have no devices any more."""
+        """Put rows back that have no devices any more."""
         self._ranges.setdefault(len(rows), []).append(rows)
         self.number += len(rows)
 

@@ -20,7 +20,7 @@ class Asker(Protocol):
 
 
 class HttpAsker:
-    """Sends bodies over HTTP. What that takes is loaded for the first one: most schedulers have no extenders."""
+    """Sends bodies over HTTP. The HTTP client is imported at the first request: most schedulers have no extenders."""
 
     def __init__(self) -> None:
         self._asker: Asker | None = None

@@ -27,7 +27,7 @@ class Progress(msgspec.Struct, frozen=True):
 
     @staticmethod
     def of(group: PodGroup | SubGroup | None, placed: int = 0, waiting: int = 0) -> Progress:
-        """The progress of a group or a part of it; None stands for members that need no others."""
+        """The progress of a group or of a part of a group; None stands for pods that run without any others."""
         return Progress(0 if group is None else group.min_member, placed, waiting)
 
     def with_waiting(self, waiting: int) -> Progress:

@@ -151,7 +151,7 @@ class Informer(Generic[T]):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it follows all objects."""
+        """Whether the informer follows all objects of its resource."""
         return not (self._namespace or self._label_selector or self._field_selector)
 
     @property
@@ -190,7 +190,7 @@ class Informer(Generic[T]):
         return 0.0
 
     async def _list(self) -> None:
-        """Lists the latest state: a page at an older resourceVersion would be of just that one."""
+        """Takes in the whole list, page by page, and removes the objects that the list lacks."""
         self.relists += 1
         asked = self._asked
         missing = set(self._known)

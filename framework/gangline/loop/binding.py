@@ -1,5 +1,8 @@
 """Carry out decisions: wait at permit, pre-bind, bind, post-bind; a bounded number of decisions at a time.
 
+A decision that takes long gives its place to the next one: a plugin may wait for minutes until a volume is there, or
+for ever because of a bug, and the pods of other plugins must not wait for that.
+
 The result of each decision goes to a listener; this module changes neither cache nor queue. A group binds in two
 phases: first the pre-binds of all members, then, after a barrier, all binds. So a fault in a pre-bind, or a deleted
 member or node, is noticed while no member is bound.
@@ -38,6 +41,15 @@ Expect = Callable[[Decision], Awaitable[Status]]
 """Writes to the status of a pod which node it is meant for."""
 SOON = 0.5
 """Seconds after which the pre-binds of a pod count as long."""
+LONG = 1.0
+"""Seconds after which a piece of work gives its place to the next one."""
+
+
+class _WorkerTurn:
+    """Until when a worker does one piece of work after the other."""
+
+    is_over = False
+    """Whether its present work takes long, so that it is the last one."""
 
 
 class BindingJob(NamedTuple):
@@ -49,7 +61,7 @@ class BindingJob(NamedTuple):
 
 
 class Binder:
-    """Runs binding cycles; pods that wait at permit do not count against `concurrency`."""
+    """Runs binding cycles; pods that wait at permit and bindings that take long do not count against `concurrency`."""
 
     def __init__(
         self,
@@ -72,7 +84,9 @@ class Binder:
         self._group: asyncio.TaskGroup | None = None
         self._early: list[Coroutine[Any, Any, None]] = []
         self.pending = 0
-        """The number of decisions that are being carried out, without those that wait at permit."""
+        """The number of decisions that are being carried out, without those that wait at permit or take long."""
+        self.slow = 0
+        """The number of decisions that are being carried out and take long."""
         self._room = asyncio.Event()
         self._room.set()
         self._behind_barrier = 0
@@ -176,23 +190,44 @@ class Binder:
             decision.runtime.leave_permit(decision.pod)
 
     async def _work(self) -> None:
-        while True:
+        """Do one piece of work after the other, until one takes long: then another worker has come in place of this."""
+        worker, loop = asyncio.current_task(), asyncio.get_running_loop()
+        turn = _WorkerTurn()
+        while not turn.is_over:
             job = await self._ready.get()
+            late = loop.call_later(LONG, self._make_way, turn, worker)
             try:
                 if not self._is_finishing or job.has_begun():
                     await job.work()
             except Exception as error:  # a fault in one unit must not end the work for the others
                 self._fault("binding", error)
             finally:
+                late.cancel()
                 del job  # it would keep an old configuration in memory while this loop waits
-                self.pending -= 1
-                if self.pending < 2 * self._concurrency:
-                    self._room.set()
+                if turn.is_over:
+                    self.slow -= 1
+                else:
+                    self._is_done()
                 self._ended()
+
+    def _make_way(self, turn: _WorkerTurn, worker: asyncio.Task[None] | None) -> None:
+        """The work of a worker takes long: another worker does the work that comes next."""
+        if self._group is None or worker is None or worker.cancelling():
+            return
+        turn.is_over = True
+        self.slow += 1
+        self._is_done()
+        self._group.create_task(self._work())
+
+    def _is_done(self) -> None:
+        """A piece of work counts no more."""
+        self.pending -= 1
+        if self.pending < 2 * self._concurrency:
+            self._room.set()
 
     def _ended(self) -> None:
         """A piece of work has ended."""
-        if self._is_finishing and not self.pending and not self._behind_barrier:
+        if self._is_finishing and not self.pending and not self.slow and not self._behind_barrier:
             self._finished.set()
 
     async def _carry_out(self, decision: Decision) -> None:

@@ -46,7 +46,7 @@ class Census:
         self._metrics = metrics
         self._pending = {place: metrics.pending.labels(place) for place in QUEUED}
         self._counts: Mapping[str, int] = {}
-        """What the gauges say of each place."""
+        """The values of the gauges, by place."""
         self._others = others
         self._leads = leads
         self._most = most

@@ -244,7 +244,7 @@ class Reporter:
             self._note(what, None)
 
     def _note(self, what: str, error: GanglineError | None) -> None:
-        """A write has ended; what is gone is told nothing more."""
+        """A write has ended, with an error or without; that an object is gone is no failure."""
         if error is None:
             self._failures = 0
         elif not isinstance(error, NotFound):

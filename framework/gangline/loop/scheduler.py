@@ -351,7 +351,8 @@ class Scheduler:
             async with asyncio.timeout(FINISHING):
                 await self.binder.finish()
         except TimeoutError:
-            log.warning("stopping with %d bindings under way: %g s have passed", self.binder.pending, FINISHING)
+            under_way = self.binder.pending + self.binder.slow
+            log.warning("stopping with %d bindings under way: %g s have passed", under_way, FINISHING)
             return False
         with suppress(TimeoutError):
             async with asyncio.timeout(TOLD_WITHIN):

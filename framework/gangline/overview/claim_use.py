@@ -116,10 +116,11 @@ def _why(claim: ResourceClaim, pods: Sequence[PodInfo], cluster: Cache) -> str:
         return f"there is no DeviceClass {', '.join(missing)}"
     if not pods:
         return "no pod uses it"
-    said = next((message for pod in pods if (message := _said(pod))), "")
+    said = next((message for pod in pods if (message := why_waiting(pod))), "")
     return said or f"{min(pod.key for pod in pods)} has not been tried yet"
 
 
-def _said(pod: PodInfo) -> str:
+def why_waiting(pod: PodInfo) -> str:
+    """The message of a pod's condition PodScheduled while the pod has no node; "" if no scheduler has written one."""
     condition = pod.conditions.get("PodScheduled")
     return condition.message if condition is not None and condition.status == "False" else ""

@@ -10,7 +10,7 @@ import numpy as np
 
 from gangline.api.pod_group import Membership, PodGroup, Problem
 from gangline.groups import Groups
-from gangline.overview.claim_use import ClaimUse, claim_use
+from gangline.overview.claim_use import ClaimUse, claim_use, why_waiting
 from gangline.overview.device_use import DeviceUse, device_use
 from gangline.overview.domain_use import DomainUse, domain_use, ready_nodes
 from gangline.overview.gpu_use import gpu_use
@@ -282,13 +282,8 @@ def _waiting(pod: PodInfo, serves: Sequence[str] | None) -> WaitingUnits:
 def _why(pod: PodInfo, serves: Sequence[str] | None) -> str:
     """The scheduler's message about the pod, or that no running Gangline scheduler serves the pod."""
     if serves is None or pod.scheduler_name in serves:
-        return _said(pod)
+        return why_waiting(pod)
     nobody = f"no running Gangline serves the schedulerName {pod.scheduler_name}: it serves {', '.join(serves)}"
     if pod.scheduler_name == "default-scheduler":
         nobody = "left to the cluster's own scheduler: no running Gangline serves default-scheduler"
-    return f"{nobody}; {said}" if (said := _said(pod)) else nobody
-
-
-def _said(pod: PodInfo) -> str:
-    condition = pod.conditions.get("PodScheduled")
-    return condition.message if condition is not None and condition.status == "False" else ""
+    return f"{nobody}; {said}" if (said := why_waiting(pod)) else nobody

@@ -38,7 +38,7 @@ RETRY = 200
 MOST_STREAMS, MOST_OF_ONE = 64, 16
 """Streams at a time, at most: of all viewers together, and of one viewer."""
 MOST_QUESTIONS_OF_ONE = 2
-"""Questions of one viewer about what would let units start, at a time, at most: others want to ask, too."""
+"""At most so many questions of one viewer about remedies are answered at a time, so that other viewers can ask, too."""
 MOST_STATES, MOST_STATES_OF_ONE = 16, 4
 """Whole pictures that are on their way at a time, at most: to all viewers together, and to one. Others wait, because
 each picture takes memory until its viewer has read it.
@@ -282,7 +282,10 @@ class _Pages:
         return response
 
     async def _resumed(self, viewer: PageViewer, asked: Position | None) -> tuple[Edition, frozenset[str]] | None:
-        """The edition at a position, and the namespaces of it that the viewer may see; None to start anew."""
+        """The edition at a position, and the namespaces in this edition that the viewer may see.
+
+        None if the viewer needs the whole picture instead.
+        """
         await self._feed.newest()
         if asked is None or asked.epoch != self._feed.epoch:
             return None

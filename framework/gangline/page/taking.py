@@ -213,7 +213,7 @@ class Taker:
         return None if before == store.version else list(store)
 
     def _rows(self, rows: Sequence[int], switches: Sequence[Domains]) -> list[TakenRow]:
-        """These rows: what is in columns is read for all of them at once."""
+        """The picture of each of these rows; the columns are read for all rows at once."""
         nodes = self._cache.nodes
         at = np.array(rows, dtype=np.intp)
         resources = np.array(nodes.axis.places(GPUS), dtype=np.intp)

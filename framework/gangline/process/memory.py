@@ -26,7 +26,9 @@ _CGROUPS = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
 )
-"""Of both versions of cgroups: the files of the limit and of what is used, and how memory.stat names unused files."""
+"""For each version of cgroups: the file of the limit, the file of the memory in use, and the name in memory.stat of the
+memory of files that are not in use.
+"""
 
 
 def keep_memory() -> None:

@@ -33,13 +33,14 @@ negative numbers and NaN are higher: so one look for the highest shows both ends
 
 def codes_of(impl: Implementation, answer: Any, size: int) -> CodeColumn:
     """The verdicts of a filter, one per node. Raises PluginError."""
-    if type(answer) is not np.ndarray:
-        answer = _array(impl, "filter", answer)
-    if answer.dtype.kind != "u":
-        raise impl.refused("filter", f"must return unsigned integers, one per node, not {answer.dtype}")
-    if answer.shape != (size,):
-        raise _wrong_shape(impl, "filter", answer, size)
-    return answer
+    column = answer if type(answer) is np.ndarray else _array(impl, "filter", answer)
+    if column.dtype.kind != "u":
+        hint = "; codes(rejected) turns truth values into them" if column.dtype.kind == "b" else ""
+        kind = shown(answer) if column.dtype.kind in "OSU" else column.dtype
+        raise impl.refused("filter", f"must return unsigned integers, one per node, not {kind}{hint}")
+    if column.shape != (size,):
+        raise _wrong_shape(impl, "filter", column, size)
+    return column
 
 
 def scores_of(impl: Implementation, point: str, answer: Any, size: int) -> ScoreColumn:
@@ -48,6 +49,8 @@ def scores_of(impl: Implementation, point: str, answer: Any, size: int) -> Score
         scores = np.asarray(answer, dtype=np.float64)
     except BaseException as error:  # looking at the answer may call code of the plugin
         raise _no_numbers(impl, point, error) from error
+    if answer is None:
+        raise impl.refused(point, "must return numbers, one per node, not None")
     if scores.shape != (size,):
         raise _wrong_shape(impl, point, scores, size)
     return scores

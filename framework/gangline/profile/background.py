@@ -47,7 +47,7 @@ class Background:
             self._begin(self._group, *self.work[-1])
 
     def spawn(self, work: Work) -> None:
-        """Run this work once, now; do nothing if this process does not lead."""
+        """Run this work once, now; do nothing while plugins are built, or if this process does not lead."""
         if self._group is not None:
             task = self._group.create_task(once(work, "", self._failures))
             self._spawned.add(task)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -27,6 +28,9 @@ from gangline.profile.implementations import (
 from gangline.profile.registry import Catalog, points_of
 from gangline.state.changes import OWN, PODS, SPECS
 from gangline.telemetry.metrics import Metrics, point_label
+
+_LONG = 0.5
+"""Seconds after which a constructor counts as slow: when a configuration is reloaded, all other work waits for it."""
 
 
 def compile_profile(
@@ -134,7 +138,10 @@ def _add(
     cls = catalog.load(name)
     token = being_built.set(name)
     try:
+        start = time.perf_counter()
         plugin = _build(name, cls, args, handle)
+        if (seconds := time.perf_counter() - start) > _LONG:
+            profile.failures.slow(name, "__init__", seconds)
         hooks.add(name, plugin)
         if "filter" in points_of(cls) and not hooks.wraps(name, "filter"):
             check_reasons(name, plugin)
@@ -175,10 +182,11 @@ def _build(
         return cls(**{parameter: given[parameter] for parameter in asked_by(name, cls)})
     except PluginError:
         raise
-    except Exception as error:
-        raise PluginError(name, "", f"cannot be built: {text_of(error)}") from error
     except BaseException as error:  # a plugin that exits must not end the process
-        raise PluginError(name, "", f"cannot be built: {described(error)}") from error
+        # The text of an error that is raised on purpose says what is wrong; that of another one may be a mere key.
+        is_on_purpose = isinstance(error, ValueError | GanglineError) and bool(text_of(error))
+        why = text_of(error) if is_on_purpose else described(error)
+        raise PluginError(name, "", f"cannot be built: {why}") from error
 
 
 def _implementation(

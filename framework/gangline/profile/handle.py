@@ -50,9 +50,9 @@ NO_GROUPS = _NoGroups()
 
 
 class Pending:
-    """The waiting pods and groups, and what would become of them: what a scheduler knows besides the cluster.
+    """The waiting pods and groups, and the places that they would get.
 
-    This class is for programs without a queue: nothing waits, and announcements go nowhere.
+    This class is for programs without a queue: no pod waits, and announcements go nowhere.
     """
 
     def nominated(self) -> Mapping[str, Mapping[str, PodInfo]]:

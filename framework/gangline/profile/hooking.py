@@ -16,6 +16,7 @@ import msgspec
 import pluggy
 
 from gangline.api.hookspecs import PROJECT, Hooks
+from gangline.config.explaining import did_you_mean
 from gangline.errors import PluginError
 from gangline.profile.declaring import HOOKS, marked, specified
 
@@ -146,6 +147,8 @@ def _parameters() -> Mapping[str, Names]:
 def _hooks_of(name: str, cls: Any) -> Mapping[str, Hook]:
     """For each hook the method by which a class implements it. Raises PluginError."""
     manager, methods = _manager(), _Marked(marked(cls), partial(_unbound, cls))
+    for method, options in methods.marks.items():
+        _check_parameters(name, method, parameters_of(options.get("specname") or method), getattr(methods, method))
     try:
         manager.register(methods, name)
     except pluggy.PluginValidationError as error:
@@ -156,6 +159,22 @@ def _hooks_of(name: str, cls: Any) -> Mapping[str, Hook]:
         impl = caller.get_hookimpls()[0]
         found[caller.name] = Hook(names[id(impl.function)], tuple(impl.argnames), _is_wrapper(impl))
     return found
+
+
+def _check_parameters(name: str, method: str, known: Names, function: Callable[..., Any]) -> None:
+    """Raise PluginError for a parameter that is no argument of the hook, or that would never be given it."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return  # pluggy tells of what is no function
+    for each in parameters:
+        if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+            continue  # the method asks for nothing by that
+        if each.name in known and (each.default is not each.empty or each.kind is each.KEYWORD_ONLY):
+            how = "with a default" if each.default is not each.empty else "behind a star"
+            raise PluginError(name, method, f"has the parameter {each.name} {how}; write {each.name} alone")
+        if each.name not in known and each.default is each.empty:
+            raise PluginError(name, method, f"has the unknown parameter {each.name}; {did_you_mean(each.name, known)}")
 
 
 def _manager() -> pluggy.PluginManager:

@@ -76,11 +76,11 @@ class Kept:
         self.common = Common(profile, nodes)
         """The answers that do not depend on requests."""
         self._common_identities = [n for n, i in enumerate(self._identities, start=1) if i.name in self.common.names]
-        """Where in the key of an entry is what those plugins say that `common` asks."""
+        """The places, in the key of an entry, of the identities that plugins of `common` answer."""
         asked = [i for i in points.get("pre_filter", ()) if i.reads is not None]
         self._order = {impl.name: number for number, impl in enumerate(asked)}
         self._pre_filters = [i for i in asked if i.name not in self.common.names]
-        """Those that are asked about each identity."""
+        """The pre-filters that are asked about each identity; `common` asks the others."""
         self._filters = [i for i in points.get("filter", ()) if i.reads is not None]
         self._pre_scores = {impl.name: impl for impl in points.get("pre_score", ())}
         self._scorers = [i for i in points.get("score", ()) if i.reads is not None]

@@ -24,9 +24,9 @@ Prepared = tuple[Cycle, frozenset[str] | None]
 def identities_of(
     asked: Sequence[Identity], pods: Sequence[PodInfo], annotations: Sequence[Mapping[str, str]]
 ) -> list[tuple[Hashable, ...]]:
-    """For each pod its class, and what those plugins that say something of some pod read of the pod beyond its class.
+    """For each pod the number of its class and the plugins' answers to `identity`. Raises PluginError.
 
-    Raises PluginError.
+    A plugin that answers None for all of these pods is left out.
     """
     columns: list[list[Hashable]] = [[pod.cls.id for pod in pods]]
     at_once = [_at_once(identity, pods, annotations) for identity in asked]
@@ -47,7 +47,10 @@ def identities_of(
 def _at_once(
     identity: Identity, pods: Sequence[PodInfo], annotations: Sequence[Mapping[str, str]]
 ) -> list[Hashable] | None:
-    """What a plugin with `identity_all` says of these pods, nothing if that is None of each. Raises PluginError."""
+    """A plugin's answer to `identity_all` for these pods; an empty list if the plugin answers None for all of them.
+
+    None if the plugin has no such hook. Raises PluginError.
+    """
     if identity.ask_all is None:
         return None
     answers = identity.ask_all(pods, annotations)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from gangline.api.hookspecs import POINTS, UNLISTED
 from gangline.errors import PluginError
+from gangline.failures import described
 from gangline.profile.declaring import check_class, marked
 
 GROUP = "gangline.plugins"
@@ -59,7 +60,7 @@ class Catalog:
                 found = entries[0].load()
             # A module that calls sys.exit must not end the scheduler without a word.
             except BaseException as error:
-                raise PluginError(name, "", f"cannot be loaded from {self.origin(name)}: {error!r}") from error
+                raise PluginError(name, "", f"cannot be loaded from {self.origin(name)}: {described(error)}") from error
             self._classes[name] = found
         check_class(name, found)
         return cast("type[Any]", found)

@@ -55,7 +55,9 @@ class Repeats:
         self._last = None
 
     def note(self, filtered: Filtered, scores: Scores) -> None:
-        """An attempt has chosen a node by kept answers alone; the second one of an identity may be repeated."""
+        """An attempt has chosen a node by kept answers alone. It may be repeated if the attempt before it was for a pod
+        of the same identity.
+        """
         entry = filtered.entry
         if entry is not self._entry:
             self._entry, self._last = entry, None

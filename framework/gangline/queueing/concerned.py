@@ -10,7 +10,7 @@ from gangline.queueing.units import Unit
 
 
 class Concerned:
-    """The waiting units by what the events are about that may help them."""
+    """The waiting units, by the subjects of the events that may help them: see `OwnEvent.subjects`."""
 
     def __init__(self) -> None:
         self._units: dict[Hashable, dict[str, Unit]] = {}

@@ -171,8 +171,8 @@ class Player:
         await self._ended_one.wait()
 
     def _is_busy(self) -> bool:
-        counts = self._scheduler.queue.counts()
-        return bool(counts[Place.ACTIVE] + counts[Place.BACKOFF] + self._scheduler.binder.pending)
+        counts, binder = self._scheduler.queue.counts(), self._scheduler.binder
+        return bool(counts[Place.ACTIVE] + counts[Place.BACKOFF] + binder.pending + binder.slow)
 
     def _wait(self, this: Run) -> None:
         """Let the pods of a job arrive, for the first time or after an eviction."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from typing import Any
 
 from gangline.errors import Conflict, NotFound
@@ -27,7 +27,7 @@ from gangline.kube.resources import (
     RESOURCE_CLAIMS,
     Resource,
 )
-from gangline.simulate.following import follow
+from gangline.simulate.following import follow_all
 from gangline.simulate.history import Data, Notice, Revision
 from gangline.simulate.server import InMemoryServer
 from gangline.simulate.workloads import FINISHED, controller
@@ -58,12 +58,7 @@ class ClaimController:
                 (PODS, self._see_pod),
             ]
             for resource, see in followed:
-                tasks.create_task(self._follow(resource, see), name=f"claims: {resource.plural}")
-
-    async def _follow(self, resource: Resource[Any], see: Callable[[Notice], None]) -> None:
-        async with aclosing(follow(self._server, resource)) as notices:
-            async for notice in notices:
-                see(notice)
+                tasks.create_task(follow_all(self._server, resource, see), name=f"claims: {resource.plural}")
 
     def _see_template(self, notice: Notice) -> None:
         for namespace, name in self._lacking.pop(_key(notice.revision.data), ()):

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from gangline.errors import Conflict, NotFound
 from gangline.kube.interface import EventType
-from gangline.kube.resources import JOBS, PODS, Resource
-from gangline.simulate.following import follow
+from gangline.kube.resources import JOBS, PODS
+from gangline.simulate.following import follow_all
 from gangline.simulate.history import Notice
 from gangline.simulate.server import InMemoryServer
 from gangline.simulate.workloads import OWNERS, controller, has_template, is_over, missing, reference_of
@@ -31,13 +31,8 @@ class Workloads:
     async def run(self) -> None:
         """Creates pods until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow(PODS, self._see), name="controllers pods")
-            tasks.create_task(self._follow(JOBS, self._see_job), name="controllers jobs")
-
-    async def _follow(self, resource: Resource[Any], see: Callable[[Notice], None]) -> None:
-        async with aclosing(follow(self._server, resource)) as notices:
-            async for notice in notices:
-                see(notice)
+            tasks.create_task(follow_all(self._server, PODS, self._see), name="controllers pods")
+            tasks.create_task(follow_all(self._server, JOBS, self._see_job), name="controllers jobs")
 
     def _see_job(self, notice: Notice) -> None:
         """Delete the pods of a Job that has been suspended, and create those of a Job that has been resumed."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import closing
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, closing
 from typing import Any
 
 from gangline.errors import Gone
@@ -41,6 +41,13 @@ async def follow(server: InMemoryServer, resource: Resource[Any]) -> AsyncGenera
                     yield notice
         except Gone:
             version = 0
+
+
+async def follow_all(server: InMemoryServer, resource: Resource[Any], see: Callable[[Notice], None]) -> None:
+    """Call `see` with each notice of `follow`, without end."""
+    async with aclosing(follow(server, resource)) as notices:
+        async for notice in notices:
+            see(notice)
 
 
 def _uid(revision: Revision) -> str:

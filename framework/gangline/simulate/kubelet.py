@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +14,7 @@ from gangline.errors import Conflict, InvalidObject, NotFound
 from gangline.kube.interface import EventType
 from gangline.kube.resources import NODES, PODS, Resource
 from gangline.simulate.defaulting import with_condition
-from gangline.simulate.following import follow
+from gangline.simulate.following import follow_all
 from gangline.simulate.history import Data, Notice
 from gangline.simulate.manifests import run_seconds
 from gangline.simulate.server import InMemoryServer
@@ -46,13 +46,10 @@ class Kubelet:
     async def run(self) -> None:
         """Runs nodes and pods until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow(NODES, self._see_node), name="kubelet nodes")
-            tasks.create_task(self._follow(PODS, lambda notice: self._see_pod(notice, tasks)), name="kubelet pods")
-
-    async def _follow(self, resource: Resource[Any], see: Callable[[Notice], None]) -> None:
-        async with aclosing(follow(self._server, resource)) as notices:
-            async for notice in notices:
-                see(notice)
+            tasks.create_task(follow_all(self._server, NODES, self._see_node), name="kubelet nodes")
+            tasks.create_task(
+                follow_all(self._server, PODS, lambda notice: self._see_pod(notice, tasks)), name="kubelet pods"
+            )
 
     def _see_node(self, notice: Notice) -> None:
         data = notice.revision.data

@@ -59,7 +59,7 @@ class UndoLog:
 
 
 class _Restore:
-    """Lets a tracker restore what the undone step before has not; see `UndoLog.after_undo`."""
+    """A step of the undo log that lets a tracker restore its state after another step; see `UndoLog.after_undo`."""
 
     __slots__ = ("_restore",)
 

@@ -14,7 +14,7 @@ class Series:
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
-        """The same list for as long as the series exists: the calls of plugins count in it themselves."""
+        """One list for as long as the series exists: `profile.calling` counts the calls of plugins in it directly."""
         self.total = 0.0
 
     def observe(self, value: float) -> None:

@@ -1,8 +1,9 @@
-"""Random histories of the objects that plugins read: nodes, pods, claims, devices, and rents of nodes."""
+"""Random histories of what plugins read: nodes, pods, claims, devices, volumes, moved pods, and rents of nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -11,15 +12,19 @@ from hypothesis import strategies as st
 
 from gangline import Changes, NodeView, model
 from gangline.kube.resources import (
+    CONFIG_MAPS,
     DEVICE_CLASSES,
     GPU_CLAIMS,
     GPU_NODE_STATUSES,
+    PVCS,
+    PVS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
+    STORAGE_CLASSES,
 )
 from gangline.state.cache import Cache
 from gangline.state.slots import Slot
-from gangline.testing import FakeHandle, cluster
+from gangline.testing import GPU, FakeHandle, cluster
 from gangline.testing import random_clusters as some
 from gangline.wire.custom_resources import (
     ClaimDevices,
@@ -30,11 +35,16 @@ from gangline.wire.custom_resources import (
     GpuNodeStatusSpec,
     GpuNodeStatusStatus,
 )
+from gangline_plugins.defragmentation.record import CONFIG_MAP, HeldRoom, Record, written
 from gangline_plugins.gpu.named_hardware import devices
 
 from . import differing_pods as differing
 
 DRIVER = "gpu.example.com"
+SCRATCH = ("base", "volumes", "labels", "annotations", "owner", "map")
+"""Pods of a family whose ephemeral volumes have claims."""
+VOLUMES = {"of-a": "a", "also-of-a": "a", "of-b": "b"}
+"""By name of a volume the rack whose nodes can reach it."""
 
 
 class Rents:
@@ -103,6 +113,38 @@ def slices() -> st.SearchStrategy[model.ResourceSlice]:
     return st.builds(offered, st.sampled_from(some.NODES), st.integers(0, 3))
 
 
+def scratch_claims() -> st.SearchStrategy[list[model.PersistentVolumeClaim]]:
+    """Claims for the ephemeral volumes of pods, some of which are bound."""
+
+    def claim(pod: str, volume: str) -> model.PersistentVolumeClaim:
+        owner = model.OwnerReference("Pod", pod, f"waiting-{pod}", "v1", controller=True)
+        bound = {"pv.kubernetes.io/bind-completed": "yes"} if volume else None
+        metadata = model.ObjectMeta(f"{pod}-data", "default", annotations=bound, owner_references=[owner])
+        return model.PersistentVolumeClaim(
+            metadata, model.PersistentVolumeClaimSpec(volume_name=volume, storage_class_name="local")
+        )
+
+    def claims(volumes: Sequence[str]) -> list[model.PersistentVolumeClaim]:
+        return list(map(claim, SCRATCH, volumes))
+
+    volumes = st.lists(st.sampled_from(["", *VOLUMES]), min_size=len(SCRATCH), max_size=len(SCRATCH))
+    return st.builds(claims, volumes)
+
+
+def moves() -> st.SearchStrategy[model.ConfigMap]:
+    """Room that is kept for the pods of a controller, and nodes that are kept for nobody."""
+    numbers = count()
+
+    def record(until: float, node: str, owner: str, nodes: list[str]) -> model.ConfigMap:
+        holds = [HeldRoom(f"default/{owner}", node, {GPU: 4, "cpu": 2000}, [])]
+        made = Record(f"move-{next(numbers)}", until, "default-scheduler", "", "", nodes, holds)
+        return model.ConfigMap(model.ObjectMeta(CONFIG_MAP, "kube-system"), written(made))
+
+    names = st.sampled_from(some.NODES)
+    kept = st.lists(names, max_size=1)
+    return st.builds(record, st.sampled_from([1100.0, 9000.0]), names, st.sampled_from("01"), kept)
+
+
 def relabelling() -> st.SearchStrategy[some.Step]:
     """Labels and annotations of a pod on a node change, and nothing else."""
 
@@ -132,15 +174,36 @@ def steps() -> st.SearchStrategy[Step]:
         claims().map(lambda claim: lambda cache, handle: cache.store(GPU_CLAIMS).upsert(claim)),
         reports().map(lambda report: lambda cache, handle: cache.store(GPU_NODE_STATUSES).upsert(report)),
         resource_claims().map(lambda claim: lambda cache, handle: cache.store(RESOURCE_CLAIMS).upsert(claim)),
+        scratch_claims().map(lambda claims: lambda cache, handle: _all_of(cache, claims)),
+        moves().map(lambda record: lambda cache, handle: cache.store(CONFIG_MAPS).upsert(record)),
         slices().map(lambda each: lambda cache, handle: cache.store(RESOURCE_SLICES).upsert(each)),
         st.builds(rent, st.integers(0, 4), st.integers(-1, 1)),
         st.sampled_from([1.0, 200.0]).map(lambda seconds: lambda cache, handle: handle.fake_clock.advance(seconds)),
     )
 
 
+def _all_of(cache: Cache, claims: list[model.PersistentVolumeClaim]) -> None:
+    for claim in claims:
+        cache.store(PVCS).upsert(claim)
+
+
+def _volume(name: str, rack: str) -> model.PersistentVolume:
+    term = model.NodeSelectorTerm(match_expressions=[model.Requirement("rack", "In", [rack])])
+    spec = model.PersistentVolumeSpec(
+        capacity={"storage": "1Gi"},
+        storage_class_name="local",
+        node_affinity=model.VolumeNodeAffinity(model.NodeSelector([term])),
+    )
+    return model.PersistentVolume(model.ObjectMeta(name), spec)
+
+
 def begun(nodes: list[model.Node]) -> Cache:
-    """A cluster with a class of devices."""
+    """A cluster with a class of devices, and volumes that the nodes of one rack can reach."""
     cache = cluster(nodes)
+    local = model.StorageClass(model.ObjectMeta("local"), "none", volume_binding_mode="WaitForFirstConsumer")
+    cache.store(STORAGE_CLASSES).upsert(local)
+    for name, rack in VOLUMES.items():
+        cache.store(PVS).upsert(_volume(name, rack))
     selector = model.DeviceSelector(model.CelDeviceSelector(f'device.driver == "{DRIVER}"'))
     cache.store(DEVICE_CLASSES).upsert(model.DeviceClass(model.ObjectMeta("gpu"), model.DeviceClassSpec([selector])))
     return cache

@@ -32,7 +32,7 @@ class Third:
     @hookimpl
     def reserve(self): ...
 """
-CAUSE = "cannot be loaded from third-party 1.0: third_party:Third: OSError('no driver [/dev/x]')"
+CAUSE = "cannot be loaded from third-party 1.0: third_party:Third: OSError: no driver [/dev/x]"
 
 
 def built(profile: str) -> Runtime:

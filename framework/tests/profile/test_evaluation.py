@@ -326,15 +326,19 @@ def test_only_nodes_that_fewer_pods_could_cure_are_resolvable() -> None:
 # Broken plugins
 
 WRONG_FILTERS: list[tuple[Any, str]] = [
-    (None, "must return unsigned integers, one per node, not object"),
+    (None, "must return unsigned integers, one per node, not None"),
+    (["a", "b"], "must return unsigned integers, one per node, not ['a', 'b']"),
     (np.zeros(2), "must return unsigned integers, one per node, not float64"),
-    (np.zeros(2, dtype=np.bool_), "must return unsigned integers, one per node, not bool"),
+    (
+        np.zeros(2, dtype=np.bool_),
+        "must return unsigned integers, one per node, not bool; codes(rejected) turns truth values into them",
+    ),
     (np.zeros(3, dtype=np.uint8), "returned an array of shape (3,) for 2 nodes; one value per node is expected"),
     (np.zeros((2, 1), dtype=np.uint8), "returned an array of shape (2, 1) for 2 nodes; one value per node is expected"),
     (KeyError("x"), "KeyError: 'x'"),
 ]
 WRONG_SCORES: list[tuple[Any, str]] = [
-    (None, "returned an array of shape () for 2 nodes; one value per node is expected"),
+    (None, "must return numbers, one per node, not None"),
     (["a", "b"], "must return numbers, one per node: could not convert string to float: 'a'"),
     (np.zeros(3), "returned an array of shape (3,) for 2 nodes; one value per node is expected"),
     (np.array([1.0, 101.0]), "scores must be 0..100, got 1..101"),

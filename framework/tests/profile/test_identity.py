@@ -46,6 +46,7 @@ from gangline.wire.custom_resources import (
 from gangline_plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from gangline_plugins.counting.inter_pod_affinity import InterPodAffinity
 from gangline_plugins.counting.pod_topology_spread import PodTopologySpread
+from gangline_plugins.defragmentation import Defragmentation
 from gangline_plugins.dynamic_resources import DynamicResources
 from gangline_plugins.gpu.claim import GpuClaim as GpuClaimPlugin
 from gangline_plugins.gpu.nvlink_topology import NVLinkTopology
@@ -59,6 +60,7 @@ from gangline_plugins.node_unschedulable import NodeUnschedulable
 from gangline_plugins.reservation import Reservation
 from gangline_plugins.taint_toleration import TaintToleration
 from gangline_plugins.topology_annotations.plugin import TopologyAnnotations
+from gangline_plugins.volumes.volume_binding import VolumeBinding
 
 from . import differing_pods as differing
 from .differing_pods import PURPOSE
@@ -115,6 +117,8 @@ PLUGINS: tuple[type[Any], ...] = (
     GpuClaimPlugin,
     NVLinkTopology,
     Reservation,
+    VolumeBinding,
+    Defragmentation,
     Tenants,
 )
 

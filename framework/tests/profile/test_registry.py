@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+import time
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 import gangline_plugins
-from gangline import CodeColumn, Cycle, Handle, NodeView, PluginError, PodInfo, Reason, ScoreColumn, codes, hookimpl
+from gangline import CodeColumn, Cycle, Handle, NodeView, PluginError, Reason, ScoreColumn, codes, hookimpl
 from gangline.api.hookspecs import POINTS, UNLISTED, Hooks
 from gangline.config.schema import NOT_LISTED
 from gangline.profile.declaring import HOOKS
@@ -78,16 +79,13 @@ def test_a_class_that_calls_itself_something_else_is_refused(site: Path) -> None
 @pytest.mark.parametrize(
     ("value", "source", "message"),
     [
-        (
-            "third_party:Third",
-            "import nothing_like_this\n",
-            "ModuleNotFoundError(\"No module named 'nothing_like_this'\")",
-        ),
-        ("third_party:Third", "1 / 0\n", "ZeroDivisionError('division by zero')"),
-        ("third_party:Missing", "", "AttributeError(\"module 'third_party' has no attribute 'Missing'\")"),
-        ("third_party:Third", "raise SystemExit('needs a GPU')\n", "SystemExit('needs a GPU')"),
+        ("third_party:Third", "import nothing_there\n", "ModuleNotFoundError: No module named 'nothing_there'"),
+        ("third_party:Third", "1 / 0\n", "ZeroDivisionError: division by zero"),
+        ("third_party:Missing", "", "AttributeError: module 'third_party' has no attribute 'Missing'"),
+        ("third_party:Third", "raise SystemExit('needs a GPU')\n", "SystemExit: needs a GPU"),
+        ("third_party:Third", "def f(:\n", "SyntaxError: invalid syntax (third_party.py, line 1)"),
     ],
-    ids=["import", "raises", "no such class", "exits"],
+    ids=["import", "raises", "no such class", "exits", "syntax"],
 )
 def test_a_module_that_cannot_be_imported_is_named_with_the_cause(
     site: Path, value: str, source: str, message: str
@@ -223,16 +221,64 @@ def test_a_plugin_that_cannot_be_built_is_named() -> None:
         make_runtime(cluster(), Fragile)
 
 
-def test_a_hook_with_an_argument_that_does_not_exist_is_refused_at_load() -> None:
-    class Wrong:
-        name = "Wrong"
+def raising(error: Exception) -> type[Any]:
+    def __init__(self: Any) -> None:
+        raise error
 
-        @hookimpl
-        def filter(self, pods: PodInfo) -> CodeColumn:
-            raise AssertionError("called")
+    return type("Fragile", (Plain,), {"name": "Fragile", "__init__": __init__})
 
-    with pytest.raises(PluginError, match=r"^plugin Wrong: .*pods"):
-        make_runtime(cluster(), Wrong)
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (KeyError("TOKEN"), "KeyError: 'TOKEN'"),
+        (AssertionError(), "AssertionError"),
+        (ValueError(), "ValueError"),
+        (AttributeError("'NoneType' object has no attribute 'rows'"), "AttributeError: 'NoneType' object has no"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_a_plugin_that_fails_while_it_is_built_says_with_which_kind_of_error(error: Exception, why: str) -> None:
+    with pytest.raises(PluginError, match=f"^plugin Fragile: cannot be built: {why}"):
+        make_runtime(cluster(), raising(error))
+
+
+def test_a_plugin_that_takes_long_to_be_built_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    class Slow(Plain):
+        name = "Slow"
+
+        def __init__(self) -> None:
+            time.sleep(0.51)
+
+    make_runtime(cluster(), Slow)
+
+    assert "plugin Slow at __init__ held the loop for" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("parameters", "why"),
+    [
+        ("pods", "has the unknown parameter pods; did you mean pod or nodes?"),
+        ("pod, node", "has the unknown parameter node; did you mean nodes?"),
+        ("pod, handle", "has the unknown parameter handle; known are cycle, nodes, pod"),
+        ("pod, nodes=None", "has the parameter nodes with a default; write nodes alone"),
+        ("pod, *, nodes", "has the parameter nodes behind a star; write nodes alone"),
+    ],
+)
+def test_a_hook_that_asks_for_what_it_is_not_given_is_refused_at_load(parameters: str, why: str) -> None:
+    method = eval(f"lambda self, {parameters}: None")
+    wrong = type("Wrong", (), {"name": "Wrong", "reasons": (), "filter": hookimpl(method)})
+
+    with pytest.raises(PluginError) as error:
+        make_runtime(cluster(), wrong)
+
+    assert str(error.value) == f"plugin Wrong at filter: {why}"
+
+
+def test_a_hook_may_have_parameters_of_its_own_with_a_default() -> None:
+    right = type("Right", (), {"name": "Right", "reserve": hookimpl(lambda self, pod, share=0.5: None)})
+
+    assert make_runtime(cluster(), right).profile.plugins
 
 
 @pytest.mark.parametrize(("point", "method"), [("score", "normalize_score"), ("reserve", "unreserve")])

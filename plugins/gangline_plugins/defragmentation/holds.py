@@ -34,6 +34,8 @@ class Holds:
     def __init__(self) -> None:
         self.record: Record | None = None
         self._places: dict[tuple[str, int], _Place] = {}
+        self._owners: frozenset[str] = frozenset()
+        """The controllers for whose pods room is kept."""
 
     def until(self) -> float:
         """When the record expires, in seconds since the epoch; minus infinity if there is no record."""
@@ -54,13 +56,14 @@ class Holds:
                 grouped[hold.owner, row].append(hold.requests)
                 known[hold.owner, row].update(hold.known)
         self._places = {key: _Place(wanted, frozenset(known[key])) for key, wanted in grouped.items()}
+        self._owners = frozenset(owner for owner, _ in self._places)
         for row in {row for _, row in self._places}:
             for pod in nodes.pods(row).values():
                 self.add(pod, row)
 
     def drop(self) -> None:
         """Keep nothing any more."""
-        self.record, self._places = None, {}
+        self.record, self._places, self._owners = None, {}, frozenset()
 
     def add(self, pod: PodInfo, row: int) -> None:
         """Pod is on row now."""
@@ -84,6 +87,14 @@ class Holds:
         return self._places.get((owner_of(pod), row))
 
     # Verdicts
+
+    def read_of(self, pod: PodInfo, group: str) -> tuple[str, bool]:
+        """What the verdicts read of a pod besides its class: its controller, if room is kept for pods of the controller
+        ("" if not), and whether nodes are kept for its group.
+        """
+        owner = owner_of(pod)
+        is_for_group = self.record is not None and bool(group) and group == self.record.group
+        return owner if owner in self._owners else "", is_for_group
 
     def elsewhere(self, pod: PodInfo, nodes: NodeView) -> BoolColumn:
         """The nodes on which no room is kept for the pods of this pod's controller; no node if no room is kept for them

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -172,6 +172,16 @@ class Defragmentation:
         kept, elsewhere = self._holds.kept(pod, key_of(self._handle, pod), nodes), self._holds.elsewhere(pod, nodes)
         verdicts: CodeColumn = np.where(kept, 1, np.where(elsewhere, 2, 0)).astype(np.uint8)
         return verdicts
+
+    @hookimpl
+    def identity(self, pod: PodInfo) -> Hashable:
+        """Which of the kept room and nodes is kept for the pod; None while no pods are being moved."""
+        return None if self._holds.record is None else self._holds.read_of(pod, key_of(self._handle, pod))
+
+    @hookimpl
+    def identity_all(self, pods: Sequence[PodInfo]) -> Sequence[Hashable] | None:
+        """As `identity` for each."""
+        return None if self._holds.record is None else list(map(self.identity, pods))
 
     @hookimpl
     def post_reject(self, pod: PodInfo) -> None:

@@ -54,11 +54,11 @@ _FINALIZER = "resource.kubernetes.io/delete-protection"
 _TRIES = 8
 """How often a claim that keeps changing is judged again."""
 SHOWN_WITHIN = 5.0
-"""Seconds in which the watch has to show what was written; later the pod is tried again."""
+"""Seconds within which the watch has to show a write; after this time the pod is tried again."""
 _PAUSE = 0.5
 """Seconds between two looks at the conditions of devices, and before a write is tried again."""
 TAKEN_BACK = "gangline.dev/claims"
-"""The event that what was written for a claim has been taken back."""
+"""The kind of the event that devices which were written to a claim have been taken back."""
 IN_USE = "resourceclaim in use"
 LEFT_BEHIND = "cannot schedule extended resource claim"
 NOT_HERE = "resourceclaim not available on the node"

@@ -104,7 +104,7 @@ class DynamicResources:
         self._giving_back = GivingBack(handle, self._ledger, self._binding, readiness)
         self._extended = self._ledger.extended
         self._extended.served.give_out_in(handle)
-        handle.state.shared(ClaimProfiles).add(handle.profile, handle.state)
+        handle.state.shared(ClaimProfiles).add(handle.profile, True, handle.state)
         self._order = args.allocation_order
         self._shared = SharedClaims(self._ledger, self._needs, self._order)
         if args.allocation_order == BEST:

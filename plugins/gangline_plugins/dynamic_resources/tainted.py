@@ -79,11 +79,11 @@ class TaintedDevices:
         return {id: taints for name, of in slices.items() if generations[name] == newest for id, taints in of.items()}
 
     def has(self, device: DeviceId) -> bool:
-        """Whether a device may have such a taint."""
+        """Whether a device may have a taint that ends pods."""
         return device in self._number
 
     def all(self) -> Iterator[tuple[DeviceId, Taints]]:
-        """These devices, and their taints that end pods."""
+        """All devices that have taints which end pods, with these taints."""
         for pool in self._slices:
             yield from self._counting(pool).items()
 

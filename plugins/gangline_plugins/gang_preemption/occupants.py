@@ -120,7 +120,7 @@ class Occupants:
                 yield Removal(rest, slots, occupant.priority, stops, occupant.gang)
 
     def _spare_of(self, occupant: Occupant, pods: Iterable[PodInfo]) -> list[PodInfo]:
-        """Those of the given members that may be removed while the others keep running, the least important first."""
+        """The given members that may be removed while the rest keeps running, the least important first."""
         group, most = occupant.group, occupant.spare
         if group is None or not most:
             return []

@@ -30,7 +30,7 @@ class Carrying:
         """Why the pod's ResourceClaim must not or cannot give the pod its devices; None if it can."""
         if wrong := excess(pod, carried):
             return WantProblem(wrong, DISAGREES)
-        if not self._profiles.has(self._profile):
+        if not self._profiles.of(self._profile):
             why = f"profile {self._profile} has no plugin DynamicResources"
             return WantProblem(f'GpuClaim "{carried.claim}" needs ResourceClaims, and {why}', NOT_CARRIED)
         claim, entry = self.of(pod), entry_of(pod)
@@ -42,7 +42,7 @@ class Carrying:
         return None
 
     def _template(self, pod: PodInfo, claim: model.ResourceClaim) -> str:
-        """The name of the template from which a ResourceClaim of the pod's GpuClaim is made, if it is made from one."""
+        """The name that the template of this ResourceClaim has if the ResourceClaim was made for the pod's GpuClaim."""
         name = pod.annotations.get(custom_resources.CLAIM, "")
         if self._last[0] is not claim or self._last[1] != name:  # one decision asks several times
             self._last = claim, name, claim_templates.name_of(name, claim.spec)

@@ -118,7 +118,7 @@ class GpuClaim:
         )
         self._table = device_table(handle.state)
         self._twins = self._table.meet(handle.state.shared(TwinGpus, handle.state))
-        (self._table.chooses_for.add if args.implicit_claims else self._table.chooses_for.discard)(handle.profile)
+        self._table.chooses_for.add(handle.profile, args.implicit_claims, handle.state)
         self._feasibility = Feasibility(self._table, self._limits)
         self.reads_own = (self._feasibility.aged,)
         self._illness = handle.state.shared(Illness)

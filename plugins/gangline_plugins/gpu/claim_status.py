@@ -44,7 +44,7 @@ class ClaimStatuses:
         self._store.subscribe(self)
 
     def on_upsert(self, claim: custom_resources.GpuClaim) -> None:
-        """The watch shows a claim: what was written before is of no use any more."""
+        """The watch shows a claim: forget the status that was written if the claim is at least as new as that write."""
         key = (claim.metadata.namespace, claim.metadata.name)
         written = self._written.get(key)
         if written is not None and written[0] <= version_of(claim.metadata):

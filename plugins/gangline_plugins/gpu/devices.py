@@ -29,6 +29,7 @@ import msgspec
 import numpy as np
 
 from gangline import PodInfo, State, custom_resources, resources
+from gangline_plugins.by_profile import ByProfile
 from gangline_plugins.gpu import sharing
 from gangline_plugins.gpu.allocation import Allocation
 from gangline_plugins.gpu.annotated import allocation_in
@@ -62,8 +63,8 @@ class DeviceTable:
         self.tables = ChoiceTables(self.classes)
         self.wants = Wants(state)
         self.beliefs = Beliefs(state)
-        self.chooses_for: set[str] = set()
-        """The profiles in which a plain request for GPUs gets devices chosen."""
+        self.chooses_for = ByProfile(False)
+        """Whether a plain request for GPUs gets devices chosen in a profile."""
         self.reports = NodeReports(self.columns, self.classes, state, self)
         self._publisher = Publisher(self.columns, state)
         self._state = state

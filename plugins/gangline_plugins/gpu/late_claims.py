@@ -18,13 +18,13 @@ class LateClaims:
 
     def wait(self, pod: PodInfo) -> None:
         """The claim of this pod cannot be read yet."""
-        self._pods.setdefault(_key(pod), {})[pod.uid] = pod
+        self._pods.setdefault(claim_key(pod), {})[pod.uid] = pod
 
     def forget(self, pod: PodInfo) -> None:
         """The pod has left, or its devices are counted."""
-        pods = self._pods.get(_key(pod))
+        pods = self._pods.get(claim_key(pod))
         if pods is not None and pods.pop(pod.uid, None) is not None and not pods:
-            del self._pods[_key(pod)]
+            del self._pods[claim_key(pod)]
 
     def on_upsert(self, claim: custom_resources.GpuClaim) -> None:
         """A claim was added or has changed."""
@@ -35,5 +35,6 @@ class LateClaims:
         """A claim was deleted; its pods keep their devices."""
 
 
-def _key(pod: PodInfo) -> tuple[str, str]:
+def claim_key(pod: PodInfo) -> tuple[str, str]:
+    """Namespace and name of the GpuClaim that a pod names; the name is "" if the pod names none."""
     return pod.namespace, pod.annotations.get(custom_resources.CLAIM, "")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 
-from gangline import Handle, PodInfo, custom_resources, resources
+from gangline import Handle, custom_resources, resources
 from gangline_plugins.gpu.claim_status import ClaimStatuses
 from gangline_plugins.gpu.devices import DeviceTable
+from gangline_plugins.gpu.late_claims import claim_key
 
 LOOK = 30.0
 """Seconds between two looks. What is under way is over by the next one."""
@@ -50,13 +51,9 @@ class LateStatuses:
         if not stale:
             return
         for number, pod in enumerate(list(self._pods.values()), start=1):
-            if _claim_of(pod) in stale and custom_resources.ALLOCATED in pod.annotations:
+            if claim_key(pod) in stale and custom_resources.ALLOCATED in pod.annotations:
                 allocation = self._table.allocation(pod.uid)
                 if allocation is not None:
                     self._statuses.tell(pod, "Bound", pod.node_name, allocation)
             if number % BREATH == 0:
                 await asyncio.sleep(0)
-
-
-def _claim_of(pod: PodInfo) -> tuple[str, str]:
-    return pod.namespace, pod.annotations.get(custom_resources.CLAIM, "")

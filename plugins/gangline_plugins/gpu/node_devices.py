@@ -87,7 +87,7 @@ class NodeDevices:
             self.hold(key, allocation, 1)
 
     def lend(self, key: str, allocation: Allocation) -> None:
-        """Others than pods have these devices until `take_back`."""
+        """Count these devices as taken, though no pod of the table has them, until `take_back`."""
         self.lent[key] = allocation
         self.hold(key, allocation, 1)
 

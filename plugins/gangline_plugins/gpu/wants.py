@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gangline import PodClass, PodInfo, State, claim_templates, custom_resources, model, resources
+from gangline_plugins.by_profile import ByProfile
 from gangline_plugins.gpu.choosing import Rule
 from gangline_plugins.gpu.hardware import MOST_PORTS, profile_name
 from gangline_plugins.gpu.links import MOST_DEVICES
@@ -25,7 +26,7 @@ INVALID_CLAIM = "InvalidGpuClaim"
 DISAGREES = "GpuRequestDisagrees"
 """The reason of the event on a pod whose claim and requests would both count."""
 NOT_CARRIED = "GpuClaimNotCarriedOut"
-"""The reason of the event on a pod for whose claim no ResourceClaim can give devices, or one must not."""
+"""The reason of the event on a pod whose ResourceClaim for its GpuClaim is missing, unusable, or there by mistake."""
 _PLAIN = Rule()
 _SPARE = 1024
 _MOST_INSTANCES = 64
@@ -107,29 +108,17 @@ class WantProblem:
     """The reason of the event on the pod; "" for no event, because a missing object may still arrive."""
 
 
-class MapProfiles:
-    """The profiles that place pods by scheduling map; pods with a map want no other devices."""
+class MapProfiles(ByProfile[bool]):
+    """The profiles that place pods by scheduling map, and whether maps need a permission there; pods with a map want no
+    other devices.
+    """
 
     def __init__(self) -> None:
-        self._needs_permission: dict[str, list[bool]] = {}
-        """Whether maps need a permission, for each profile, one entry per configuration; the last is in use, or about
-        to be.
-        """
-
-    def add(self, profile: str, needs_permission: bool, state: State) -> None:
-        """Add a profile whose plugin places pods by map, until the plugin's configuration ends."""
-        said = self._needs_permission.setdefault(profile, [])
-        said.append(needs_permission)
-        state.at_end(lambda: said.remove(needs_permission))
-
-    def has(self, profile: str) -> bool:
-        """Whether pods of the profile are placed by their maps."""
-        return bool(self._needs_permission.get(profile))
+        super().__init__(True)
 
     def are_free(self, profile: str) -> bool:
         """Whether maps in the profile count without the permission of their namespace."""
-        said = self._needs_permission.get(profile)
-        return not said[-1] if said else False
+        return not self.of(profile)
 
 
 class Wants:

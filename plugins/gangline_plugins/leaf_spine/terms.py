@@ -33,7 +33,7 @@ class DomainOffers:
     used: Ints
     """The GPUs in use."""
     untouched: Ints
-    """The GPUs of those leaves that have no GPU in use."""
+    """The GPUs of the leaves in which no GPU is in use."""
     span: Ints
     """Positions from the first to the last leaf, summed over the spines."""
     spines: Ints

@@ -44,7 +44,7 @@ class GangPodKind:
 
 
 def kinds_of(pods: Iterable[PodInfo]) -> Sequence[GangPodKind]:
-    """The kinds of pods, by what the scheduler reads of their specs; if they are too many, by all but their volumes."""
+    """The kinds of pods, one for each spec; if these are too many, one for each spec without its volumes."""
     by_class: dict[int, list[PodInfo]] = {}
     for pod in pods:
         by_class.setdefault(pod.cls.id, []).append(pod)

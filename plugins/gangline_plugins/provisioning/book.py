@@ -62,7 +62,7 @@ class GangBook:
         handle.state.store(resources.PROVISIONING_REQUESTS).subscribe(self)
 
     def gangs(self) -> Collection[str]:
-        """The keys of the gangs that lack a place, and of those for which there are requests."""
+        """The keys of the gangs that lack a place, and of the gangs that have requests."""
         return dict.fromkeys((*self.lacking, *self._requests)).keys()
 
     def requests(self, key: str) -> Sequence[model.ProvisioningRequest]:

@@ -199,7 +199,7 @@ class Provisioning:
         return any(pod.nominated_node_name for pod in self._handle.queued_members(key))
 
     def _seen(self, state: RequestState) -> float:
-        """For how many seconds a request has been what it is now; reports a change."""
+        """For how many seconds a request has been in its present phase; reports a change of the phase."""
         now = self._handle.clock.now()
         phase, first = self._phases.get(state.uid, (None, now))
         if phase is not state.phase:

@@ -48,7 +48,7 @@ class ProvisioningNotices:
         self._tell(group, pods, "Warning", "ProvisioningNotRequested", why)
 
     def became(self, group: PodGroup, pods: Iterable[PodInfo], request: RequestState, retry: float | None) -> None:
-        """Report what has become of a request, and in how many seconds there is another one."""
+        """Report the phase of a request; the next request is made after `retry` seconds, or never if that is None."""
         reason = _REASONS.get(request.phase)
         if reason is None:
             return

@@ -30,7 +30,7 @@ class Loss:
     is_dead: bool = False
     """Whether nothing can run there any more, so that pods may be deleted without the node's word."""
     is_certain: bool = False
-    """Whether somebody says so; otherwise nobody hears of the node, and the fault may be with who listens."""
+    """Whether an object or an administrator says that it is lost; otherwise the node is silent, and may run on."""
     is_silent: bool = False
     """Whether nobody hears of the node."""
 

@@ -131,7 +131,10 @@ class Places:
         rows: Mapping[str, int],
         transaction: Transaction,
     ) -> tuple[Mapping[str, int], list[PodInfo]]:
-        """Put back each lifted pod beside which the pods find room on the same nodes: the places, and who leaves."""
+        """Put back each lifted pod beside which the pods find room on the same nodes.
+
+        Returns the rows of the pods, by UID, and the lifted pods that have to leave.
+        """
         here = self._handle.nodes.full(False)
         here[list(set(found.values()))] = True
         gone: list[PodInfo] = []

@@ -19,9 +19,9 @@ class RecoveryPolicy(StrEnum):
     """What the scheduler does with the other members of a gang that loses some."""
 
     REPLACE = "replace"
-    """They run on while the lost members are replaced."""
+    """The other members run on while the lost ones are replaced."""
     RESTART = "restart"
-    """They are evicted too, so that all start anew together."""
+    """The other members are evicted too, so that all members start anew together."""
     NONE = "none"
     """Nothing is done."""
 

@@ -201,7 +201,7 @@ class RecoveryRounds:
             self._under_way.await_room(failing.group, now, 0.0)
 
     def _plan(self, steps: Sequence[tuple[_Case, Callable[[], None]]], now: float) -> bool:
-        """Plan for groups one after the other; whether time was up before the last. A fault harms its group alone."""
+        """Plan for groups one after the other; returns whether some are left over. A fault harms its group alone."""
         budget = Deadline(_AT_ONCE_SECONDS)
         for case, step in steps:
             if budget.passed:

@@ -93,7 +93,7 @@ class Spares:
         return kept
 
     def _are_lent(self, _: str, nodes: NodeView) -> tuple[BoolColumn]:
-        """Nodes on which pods to which spares are lent have GPUs, and no other pods."""
+        """Nodes with pods that have GPUs, and on which all of these pods may use spares."""
         lent = np.zeros(len(nodes), dtype=np.bool_)
         for at in range(len(nodes)):  # all nodes once, and then each node that has changed
             users = [self._lending.takes(pod) for pod in nodes.pods(at).values() if self._has_gpus(pod)]

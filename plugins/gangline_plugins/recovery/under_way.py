@@ -79,7 +79,7 @@ class Stranded:
 
     group: PodGroup
     since: float
-    """On the monotonic clock: when this was first seen."""
+    """On the monotonic clock: when the loss was first seen."""
     next_try: float
     """On the monotonic clock."""
     pause: float = 1.0

@@ -44,7 +44,7 @@ class Lifetimes:
 
     @property
     def are_known(self) -> bool:
-        """Whether it may be known of a placed pod when it ends."""
+        """Whether some placed pod may have a known end."""
         if self._args.default_max_runtime_seconds:
             return True
         return any(True for _ in self._limited.that_may_end(self._handle.state.pods, self._handle))

@@ -112,12 +112,12 @@ class Reservation:
 
     @hookimpl
     def pod_group_key(self) -> Hashable:
-        """While nothing is reserved, and it is known of no pod when it ends, nothing can be planned for any group."""
+        """Nothing can be planned for any group while nothing is reserved and no pod has a known end."""
         return None if self._can_plan() else ()
 
     @hookimpl
     def pod_group_can_help(self) -> bool:
-        """False while nothing is reserved, and it is known of no pod when it ends."""
+        """False while nothing is reserved and no pod has a known end."""
         return self._can_plan()
 
     def _can_plan(self) -> bool:

@@ -64,6 +64,11 @@ def uses_claims(cls: PodClass) -> bool:
     return bool(_uses(cls))
 
 
+def has_ephemeral_claims(cls: PodClass) -> bool:
+    """Whether pods of the class have claims of their own, for ephemeral volumes."""
+    return any([use.ephemeral for use in _uses(cls)])
+
+
 def named_claims(cls: PodClass) -> tuple[str, ...]:
     """The claims that the spec itself names; those of ephemeral volumes are left out."""
     return tuple(use.name for use in _uses(cls) if not use.ephemeral)
@@ -145,7 +150,7 @@ def _key(metadata: model.ObjectMeta) -> str:
 
 
 def _uses(cls: PodClass) -> tuple[VolumeClaimUse, ...]:
-    """As `claims_of`, but an ephemeral claim has only the name of the volume: pods of a class differ in their own."""
+    """As `claims_of`, for all pods of a class: an ephemeral claim has the name of its volume here."""
     found: tuple[VolumeClaimUse, ...] | None = cls.memo.get(VolumeClaimUse)
     if found is None:
         found = cls.memo[VolumeClaimUse] = tuple(_find_uses(cls.spec))

@@ -6,6 +6,8 @@ import msgspec
 import pytest
 
 from gangline import SKIP, InvalidObject, PodInfo, model, resources
+from gangline.testing import make_pod, make_runtime
+from gangline.testing.gangs import GROUP, Gangs
 from gangline_plugins.defragmentation import Defragmentation, DefragmentationArgs
 from gangline_plugins.defragmentation.holds import Holds
 from gangline_plugins.defragmentation.record import HeldRoom, Record, read, written
@@ -133,6 +135,41 @@ def test_the_plugin_keeps_what_a_record_says_until_it_is_removed() -> None:
     assert plugin.filter(pod, cluster.handle.nodes).tolist() == [1, 0, 0, 0, 0, 0, 0, 0]
     cluster.cache.store(resources.CONFIG_MAPS).remove("kube-system", "gangline-moves")
     assert plugin.pre_filter(pod) is SKIP
+
+
+def test_pods_for_which_other_room_is_kept_are_not_alike() -> None:
+    cluster = Kept()
+    meta = model.ObjectMeta(name="gangline-moves", namespace="kube-system")
+    cluster.cache.store(resources.CONFIG_MAPS).upsert(model.ConfigMap(meta, written(cluster.record)))
+    evaluator = make_runtime(cluster.cache, Defragmentation, handle=cluster.handle).evaluator
+    pods = [cluster.pod(4, owner=owner) for owner in ("moved", "one", "other")]
+
+    moved, one, other = evaluator.likenesses(pods, [{}, {}, {}])
+    cluster.cache.store(resources.CONFIG_MAPS).remove("kube-system", "gangline-moves")
+    afterwards = evaluator.likenesses(pods, [{}, {}, {}])
+
+    assert moved != one == other
+    assert len(set(afterwards)) == 1
+
+
+def test_members_of_one_gang_go_where_room_is_kept_for_the_pods_of_their_own_controllers() -> None:
+    cluster = Kept(group="")
+    meta = model.ObjectMeta(name="gangline-moves", namespace="kube-system")
+    cluster.cache.store(resources.CONFIG_MAPS).upsert(model.ConfigMap(meta, written(cluster.record)))
+    gangs = Gangs(cluster.cache, Defragmentation)
+    gangs.handle.fake_clock.seconds = cluster.handle.clock.now()
+    gangs.define("set", 2)
+    members = []
+    for owner in ("moved", "one"):
+        pod = make_pod(f"set-{owner}", gpus=5, cpu=1, labels={GROUP: "set"})
+        pod.metadata.owner_references = [
+            model.OwnerReference("Job", owner, f"uid-{owner}", "batch/v1", controller=True)
+        ]
+        members.append(cluster.cache.record(pod))
+
+    placed = gangs.place(members)
+
+    assert placed["set-moved"] == "s0-l1-n0" != placed["set-one"]
 
 
 def test_what_has_expired_keeps_nothing() -> None:

@@ -182,7 +182,7 @@ def test_devices_that_the_node_does_not_have_are_not_counted() -> None:
 @pytest.mark.parametrize(("allow", "busy"), [("scheduling-map", [3]), ("", [])])
 def test_a_map_speaks_for_its_pod_where_the_namespace_allows_maps(allow: str, busy: list[int]) -> None:
     world = World()
-    world.cache.shared(MapProfiles).add("default-scheduler", needs_permission=True, state=world.cache)
+    world.cache.shared(MapProfiles).add("default-scheduler", True, world.cache)
     meta = model.ObjectMeta(name="default", annotations={"gangline.dev/allow": allow})
     world.cache.store(resources.NAMESPACES).upsert(model.Namespace(meta))
 

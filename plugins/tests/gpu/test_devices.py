@@ -458,7 +458,7 @@ def test_a_transaction_that_is_undone_leaves_a_pod_its_devices_though_its_claim_
 def test_a_scheduling_map_may_put_two_pods_on_one_device_and_nothing_else_goes_there() -> None:
     cache = gpu_cluster([report("a", "pcie-4")])
     table = device_table(cache)
-    cache.shared(MapProfiles).add("default-scheduler", needs_permission=True, state=cache)
+    cache.shared(MapProfiles).add("default-scheduler", True, cache)
     pods = [cache.record(make_pod(name, annotations={"gpu-scheduling-map": "0=a:3"})) for name in "pq"]
     for pod in pods:
         cache.assume(pod, 0)

@@ -154,7 +154,7 @@ class Mender:
             is_believed = found.ids == tuple(sorted(texts.device_ids(text)))
             return found if is_believed and not beliefs.is_new(pod.uid) and pod.uid not in beliefs.doubts else None
         want = self._table.wants.of(pod)
-        if not isinstance(want, Want) or (want.implicit and pod.scheduler_name not in self._table.chooses_for):
+        if not isinstance(want, Want) or (want.implicit and not self._table.chooses_for.of(pod.scheduler_name)):
             return None
         if found.is_firm and pod.uid not in self._begun:
             return None  # it is being bound

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
+
+import msgspec
 
 from gangline import Code, PodInfo, Status, model, unschedulable
 from gangline_plugins.volumes.objects import (
@@ -13,8 +16,11 @@ from gangline_plugins.volumes.objects import (
     is_fully_bound,
     not_found,
     not_owned,
+    selected_node,
 )
 from gangline_plugins.volumes.volume_binding.assumed import Assumed
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 @dataclass(slots=True)
@@ -51,6 +57,28 @@ def sort_claims(
     if immediate:
         return unschedulable("pod has unbound immediate PersistentVolumeClaims", resolvable=False)
     return found
+
+
+def likeness_of(
+    pod: PodInfo,
+    objects: StorageObjects,
+    claims: Assumed[model.PersistentVolumeClaim],
+    volumes: Assumed[model.PersistentVolume],
+) -> Hashable:
+    """A value that is equal for pods of one class whose claims for ephemeral volumes allow the same nodes.
+
+    A claim that is bound restricts the nodes by the node affinity of its volume, and another one by its spec and by the
+    node for which a volume is being made.
+    """
+    found: list[Hashable] = []
+    for use in claims_of(pod):
+        claim = claims.get(use.name, pod.namespace) if use.ephemeral else None
+        if claim is not None and is_fully_bound(claim):
+            volume = volumes.get(claim.spec.volume_name)
+            found.append(None if volume is None else _encode(volume.spec.node_affinity))
+        elif claim is not None:
+            found.append((_encode(claim.spec), selected_node(claim)))
+    return _unusable(pod, objects) is None, *found
 
 
 def _unusable(pod: PodInfo, objects: StorageObjects) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Annotated
@@ -34,6 +34,7 @@ from gangline import (
 )
 from gangline_plugins.volumes.objects import (
     StorageObjects,
+    has_ephemeral_claims,
     is_claim_of,
     limit_bytes,
     requested_bytes,
@@ -42,7 +43,7 @@ from gangline_plugins.volumes.objects import (
 )
 from gangline_plugins.volumes.volume_binding.assumed import Assumed
 from gangline_plugins.volumes.volume_binding.binding import Checks, PodVolumes, for_claim, for_node, wait_for, write
-from gangline_plugins.volumes.volume_binding.claims import PodVolumeClaims, sort_claims
+from gangline_plugins.volumes.volume_binding.claims import PodVolumeClaims, likeness_of, sort_claims
 from gangline_plugins.volumes.volume_binding.matching import Catalogue, ChoiceColumn, VolumeChoices, reaches
 from gangline_plugins.volumes.volume_binding.provisioning import VolumeProvisioning
 
@@ -135,6 +136,19 @@ class VolumeBinding:
         return None
 
     @hookimpl
+    def identity(self, pod: PodInfo) -> Hashable:
+        """What the claims for ephemeral volumes are like: pods of one class have claims of their own there."""
+        if not has_ephemeral_claims(pod.cls):
+            return None
+        return likeness_of(pod, self._objects, self._claims, self._volumes)
+
+    @hookimpl
+    def identity_all(self, pods: Sequence[PodInfo]) -> Sequence[Hashable] | None:
+        """As `identity` for each."""
+        has_some = any(map(has_ephemeral_claims, {pod.cls for pod in pods}))
+        return list(map(self.identity, pods)) if has_some else None
+
+    @hookimpl
     def filter(self, cycle: Cycle, nodes: NodeView) -> CodeColumn:
         """Nodes that cannot reach a volume, and nodes without a volume where none can be provisioned."""
         return self._check(cycle.read(_DECISION), nodes)
@@ -218,7 +232,7 @@ class VolumeBinding:
     def _check_bound(
         self, claims: Sequence[model.PersistentVolumeClaim], nodes: NodeView
     ) -> tuple[BoolColumn, BoolColumn]:
-        """Nodes that cannot reach a volume, and those for which it is not there; the first claim to fail counts."""
+        """Nodes that cannot reach a volume; and all other nodes if the volume of a claim does not exist."""
         unreachable = nodes.full(False)
         for claim in claims:
             volume = self._volumes.get(claim.spec.volume_name)

@@ -1,0 +1,81 @@
+"""A plugin that waits for long, or for ever, before or after a binding keeps no other pod waiting."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gangline import PodInfo, hookimpl
+from gangline.loop.binding import LONG
+from gangline.simulate import VirtualClock, run
+from gangline_plugins.default_binder import DefaultBinder
+
+from .test_binding import Bench, running, slow
+
+
+class Patient:
+    """Waits before the binding of some pods until they are released, and for the pod `never` for ever."""
+
+    name = "Patient"
+
+    def __init__(self) -> None:
+        self.released = asyncio.Event()
+
+    @hookimpl
+    async def pre_bind(self, pod: PodInfo) -> None:
+        if pod.name.startswith("slow"):
+            await self.released.wait()
+        if pod.name == "never":
+            await asyncio.Event().wait()
+
+
+def test_bindings_that_take_long_keep_no_others_waiting() -> None:
+    async def story() -> None:
+        bench = Bench(Patient, DefaultBinder, concurrency=2)
+        async with running(bench):
+            for name in ("slow-0", "never", "slow-1", "slow-2", "quick-0", "quick-1"):
+                bench.submit(name)
+            await asyncio.sleep(2 * LONG + 0.1)
+            assert set(bench.told) == {"quick-0", "quick-1"}
+            assert (bench.binder.pending, bench.binder.slow) == (0, 4)
+
+            bench.runtime.profile.plugins["Patient"].released.set()
+            await asyncio.sleep(0.1)
+            assert len(bench.told) == 5 and (bench.binder.pending, bench.binder.slow) == (0, 1)
+
+    run(story(), VirtualClock())
+
+
+def test_after_long_bindings_no_more_than_so_many_are_bound_at_a_time() -> None:
+    plugin, gates, busy = slow()
+
+    async def story() -> None:
+        bench = Bench(plugin, concurrency=2)
+        async with running(bench):
+            for i in range(2):
+                bench.submit(f"long-{i}")
+            await asyncio.sleep(LONG + 0.1)
+            for gate in gates:
+                gate.set()
+            for i in range(6):
+                bench.submit(f"p{i}")
+            await asyncio.sleep(0.1)
+
+    run(story(), VirtualClock())
+
+    assert len(gates) == 4 and max(busy) == 2
+
+
+def test_finishing_waits_for_a_binding_that_takes_long() -> None:
+    async def story() -> None:
+        bench = Bench(Patient, DefaultBinder, concurrency=1)
+        async with running(bench):
+            bench.submit("slow")
+            await asyncio.sleep(LONG + 0.1)
+            finishing = asyncio.create_task(bench.binder.finish())
+            await asyncio.sleep(0.1)
+            assert not finishing.done()
+            bench.runtime.profile.plugins["Patient"].released.set()
+            await asyncio.sleep(0.1)
+            assert finishing.done() and bench.told["slow"].is_success
+
+    run(story(), VirtualClock())
