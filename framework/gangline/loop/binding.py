@@ -43,6 +43,10 @@ SOON = 0.5
 """Seconds after which the pre-binds of a pod count as long."""
 LONG = 1.0
 """Seconds after which a piece of work gives its place to the next one."""
+MOST_LONG = 16
+"""Pieces of work that have given their places away, at most, as a multiple of all places: an API server that answers
+slowly must not get ever more requests.
+"""
 
 
 class _WorkerTurn:
@@ -212,7 +216,8 @@ class Binder:
 
     def _make_way(self, turn: _WorkerTurn, worker: asyncio.Task[None] | None) -> None:
         """The work of a worker takes long: another worker does the work that comes next."""
-        if self._group is None or worker is None or worker.cancelling():
+        is_full = self.slow >= MOST_LONG * self._concurrency
+        if is_full or self._group is None or worker is None or worker.cancelling():
             return
         turn.is_over = True
         self.slow += 1

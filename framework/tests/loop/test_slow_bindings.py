@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from gangline import PodInfo, hookimpl
-from gangline.loop.binding import LONG
+from gangline.loop.binding import LONG, MOST_LONG
 from gangline.simulate import VirtualClock, run
 from gangline_plugins.default_binder import DefaultBinder
 
@@ -41,6 +41,23 @@ def test_bindings_that_take_long_keep_no_others_waiting() -> None:
             bench.runtime.profile.plugins["Patient"].released.set()
             await asyncio.sleep(0.1)
             assert len(bench.told) == 5 and (bench.binder.pending, bench.binder.slow) == (0, 1)
+
+    run(story(), VirtualClock())
+
+
+def test_only_so_many_bindings_give_their_places_away() -> None:
+    async def story() -> None:
+        bench = Bench(Patient, DefaultBinder, concurrency=1)
+        async with running(bench):
+            for i in range(MOST_LONG + 1):
+                bench.submit(f"slow-{i}")
+            bench.submit("quick")
+            await asyncio.sleep((MOST_LONG + 2) * LONG)
+            assert not bench.told and bench.binder.slow == MOST_LONG
+
+            bench.runtime.profile.plugins["Patient"].released.set()
+            await asyncio.sleep(0.1)
+            assert len(bench.told) == MOST_LONG + 2 and (bench.binder.pending, bench.binder.slow) == (0, 0)
 
     run(story(), VirtualClock())
 
