@@ -50,7 +50,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     asked = session.config.getoption("processes")
     if not asked or session.config.option.collectonly or session.testsfailed:
         return None
-    terminal = session.config.pluginmanager.getplugin("terminalreporter")
+    terminal: Any = session.config.pluginmanager.getplugin("terminalreporter")
     if terminal is not None:
         terminal.showfspath = False  # the tests of several files come mixed
     session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # one folder for all, let go by this process
@@ -176,7 +176,7 @@ class _Reporting:
         for name in ("terminalreporter", "logging-plugin-reporter"):
             if plugins.hasplugin(name):
                 plugins.unregister(name=name)
-        capturing = plugins.getplugin("capturemanager")
+        capturing: Any = plugins.getplugin("capturemanager")
         if capturing is not None and capturing.is_globally_capturing() is not None:
             capturing.stop_global_capturing()  # its files are the parent's
             capturing.start_global_capturing()
