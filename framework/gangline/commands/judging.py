@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 
 import click
 
+from gangline import moments
 from gangline.api.plugin import Clock
 from gangline.clock import SystemClock
 from gangline.config import SchedulerConfiguration
@@ -112,7 +112,11 @@ def _waiting(runtime: Runtime, pods: Sequence[PodInfo], clock: Clock) -> dict[st
 
 
 def _created(pod: PodInfo, now: float) -> float:
-    return datetime.fromisoformat(pod.created).timestamp() if pod.created else now
+    """When a pod was created; now if nobody says so, as in a snapshot that somebody has changed."""
+    try:
+        return moments.moment(pod.created)
+    except ValueError:
+        return now
 
 
 def _nominations(pending: Sequence[PodInfo]) -> dict[str, dict[str, PodInfo]]:
