@@ -11,7 +11,7 @@ import msgspec
 from gangline.api.plugin import Clock
 from gangline.api.pod_group import Problem
 from gangline.clock import SystemClock
-from gangline.commands.judging import Judged, judge
+from gangline.commands.judging import Judged, judge, kept_for_others
 from gangline.commands.running import Judges
 from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.deciding.group_search import decide_group
@@ -112,6 +112,9 @@ async def answer(
     found = replace(found, report=_report(judged, runtime, subject))
     if not waiting:
         return found
+    found = replace(
+        found, notes=(*found.notes, *kept_for_others(judged, _unit(judged, runtime, subject, clock).members))
+    )
     found = replace(found, remedies=remedies_of(judged, runtime, subject, clock))
     return replace(found, gang=gang_of(judged, runtime, subject, clock))
 
