@@ -51,22 +51,6 @@ def small(*nodes: model.Node) -> SimulatedCluster:
     return cluster
 
 
-KEPT = "room is kept on 2 nodes (a, ...) with 16 GPUs since 2026-01-01T00:00:00Z, until 2026-01-01T04:00:00Z at most"
-
-
-def test_room_that_the_running_scheduler_keeps_for_others_is_pointed_out() -> None:
-    cluster = small()
-    first, second = (make_pod(name, gpus=16, scheduler_name="gpu-scheduler") for name in ("first", "p"))
-    first.status.conditions = [model.PodCondition("PodScheduled", "False", message=KEPT)]
-    cluster.create(PODS, first, second)
-
-    others, own = (asked(cluster, Target("Pod", "default", name), chosen()) for name in ("p", "first"))
-
-    why = "16 GPUs on 2 nodes until 2026-01-01T04:00:00Z at most: it is not counted here, so others may wait longer"
-    assert others.notes == (f"the scheduler keeps room for default/first, {why}",)
-    assert own.notes == ()
-
-
 # Who judges
 
 

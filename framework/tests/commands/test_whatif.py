@@ -11,15 +11,14 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from gangline import config, model
+from gangline import config
 from gangline.commands.judging import judge
 from gangline.commands.running import LABELS, Judges
 from gangline.commands.supposing import SupposedGang, parse_gang
 from gangline.commands.whatif import Supposition, ask, show
 from gangline.errors import ConfigError
-from gangline.kube.resources import NODES, PODS, SCHEDULER_PLUGINS_POD_GROUPS
+from gangline.kube.resources import PODS, SCHEDULER_PLUGINS_POD_GROUPS
 from gangline.simulate import SimulatedClient
-from gangline.testing import make_node, make_pod
 from gangline.testing.gang_stories import PROFILE, GangCluster
 
 from .cluster_over_http import ClusterOverHttp
@@ -138,23 +137,6 @@ def test_the_answer_is_json_too() -> None:
 def test_what_is_no_gang_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="expected MEMBERSxGPUS"):
         parse_gang(text)
-
-
-async def test_room_that_is_kept_for_a_gang_that_is_there_is_pointed_out(lab: ClusterOverHttp) -> None:
-    pod = make_pod("first", gpus=16)
-    kept = (
-        "room is kept on 2 nodes (a, ...) with 16 GPUs since 2026-01-01T00:00:00Z, until 2026-01-01T04:00:00Z at most"
-    )
-    pod.status.conditions = [model.PodCondition("PodScheduled", "False", message=kept)]
-    lab.add(NODES, make_node("a"))
-    lab.add(PODS, pod)
-
-    result = await lab.run("whatif", "--gang", "1x8")
-
-    assert result.exit_code == 0 and "would start on" in result.stdout
-    assert result.stderr.startswith(
-        "note: the scheduler keeps room for default/first, 16 GPUs on 2 nodes until 2026-01"
-    )
 
 
 async def test_a_snapshot_without_nodes_is_pointed_out_as_a_snapshot(lab: ClusterOverHttp, tmp_path: Path) -> None:
