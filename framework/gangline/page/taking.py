@@ -41,6 +41,8 @@ MOST_UNITS = 1000
 """Units of the queue that are shown, at most: those that have waited longest."""
 MOST_PODS = 256
 """Pods that are shown on one node."""
+MOST_NAME = 253
+"""Characters of the name and of the kind of a workload, at most: a pod may name an owner of any length."""
 
 
 class Workload(NamedTuple):
@@ -252,12 +254,12 @@ class Taker:
     def _workload(self, pod: PodInfo, found: Membership | Problem | None) -> Workload:
         if isinstance(found, Membership):
             group = found.group
-            return Workload(pod.namespace, group.name, group.dialect, group.min_member)
+            return Workload(pod.namespace, group.name[:MOST_NAME], group.dialect, group.min_member)
         if found is not None:
             dialect, _, name = found.key.partition(":")
-            return Workload(pod.namespace, name.removeprefix(f"{pod.namespace}/"), dialect)
+            return Workload(pod.namespace, name.removeprefix(f"{pod.namespace}/")[:MOST_NAME], dialect)
         top = self._groups.owners.top(pod)
-        return Workload(pod.namespace, top.name, top.kind)
+        return Workload(pod.namespace, top.name[:MOST_NAME], top.kind[:MOST_NAME])
 
     def _all_units(self) -> list[TakenUnit]:
         before, self._units = self._units, {}

@@ -99,6 +99,19 @@ def test_a_node_has_the_gpus_that_drivers_offer_if_neither_a_device_plugin_nor_a
     assert owners(shown.draw(), "n") == ["", "default/c"]
 
 
+def test_the_name_of_an_owner_is_cut_where_no_object_has_a_longer_one() -> None:
+    shown = ShownCluster(node("n"))
+    pod = make_pod("p", gpus=1, node="n")
+    pod.metadata.owner_references = [
+        model.OwnerReference("K" * 100_000, "o" * 100_000, "uid", "example.com/v1", controller=True)
+    ]
+    shown.bind(pod)
+
+    (row,) = shown.draw().tables.rows("default")["workloads"].values()
+
+    assert row == ("o" * 253, "K" * 253, 0)
+
+
 def test_pods_without_gpus_are_counted_only() -> None:
     shown = ShownCluster(node("n"))
     shown.bind(make_pod("daemon", cpu=1, node="n"))
