@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from playwright._impl._driver import compute_driver_executable
 
+from gangline.explain.targets import GANG, KINDS, Target, parse
 from gangline.page.bundling import bundled
 
 ASSETS = resources.files("gangline.page") / "assets"
@@ -37,9 +38,9 @@ const shares = (number) => {
 
 def run(module: str, names: str, script: str) -> Any:
     """What a script prints, as JSON; it uses these names of a module."""
-    text = (ASSETS / f"{module}.js").read_text("utf-8")
-    script = f'import {{ {names} }} from "./{module}.js";\n(async () => {{\n{script}\n}})();\n'
-    said = subprocess.run([NODE, "-"], input=bundled({module: text, "script": script}), capture_output=True, text=True)
+    texts = {name: (ASSETS / f"{name}.js").read_text("utf-8") for name in {module, "dom", "model"}}
+    texts["script"] = f'import {{ {names} }} from "./{module}.js";\n(async () => {{\n{script}\n}})();\n'
+    said = subprocess.run([NODE, "-"], input=bundled(texts), capture_output=True, text=True)
     assert said.returncode == 0, said.stderr
     return json.loads(said.stdout)
 
@@ -177,3 +178,19 @@ def test_the_decision_on_a_pod_is_not_told_of_the_next_pod_with_its_name_and_nod
     """
 
     assert run("why", "Whys", BROWSER + script) == [1, 2]
+
+
+@pytest.mark.parametrize("kind", [*sorted({*KINDS.values()} - {GANG}), "job-set", "kai"])
+def test_the_command_for_a_workload_is_one_that_can_be_typed(kind: str) -> None:
+    workload = {"namespace": "team", "name": "train", "kind": kind, "minMember": 0}
+
+    command = run("details", "explained", f"console.log(JSON.stringify(explained({json.dumps(workload)})));")
+
+    named, option, namespace = command.removeprefix("gangline explain ").split(" ")
+    assert (option, parse(named, namespace)) == ("-n", Target(kind if kind[0].isupper() else GANG, "team", "train"))
+
+
+def test_no_command_is_named_for_a_workload_of_a_kind_that_the_command_does_not_know() -> None:
+    workload = {"namespace": "team", "name": "train", "kind": "RayCluster", "minMember": 0}
+
+    assert run("details", "explained", f"console.log(JSON.stringify(explained({json.dumps(workload)})));") is None

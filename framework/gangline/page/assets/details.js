@@ -4,6 +4,7 @@ import { ago, clock, count, el, link, moment, ranges, renew } from "./dom.js";
 import { CORDONED, FREE, NOT_READY, inOrder, isUnusedClaim, waitOf } from "./model.js";
 
 const MOST = 200; // entries of a list
+const EXPLAINED = ["Pod", "Job", "CronJob", "Deployment", "ReplicaSet", "StatefulSet", "JobSet", "LeaderWorkerSet"];
 
 export const ELSEWHERE = "another namespace";
 
@@ -134,8 +135,11 @@ function keptFor({ gpus, nodes, since, until }, now) {
   return `${count(gpus, "GPU")} on ${count(names.length, "node")} (${some}) since ${clock(since, now)}, until ${clock(until, now)} at most`;
 }
 
-function explained({ namespace, name, kind, minMember }) {
-  return `gangline explain ${minMember ? "podgroup" : kind.toLowerCase()}/${name} -n ${namespace}`;
+// The command that says the same, or null for a workload that the command does not know by its name. The dialects of
+// gangs, which stand for the kind also where a gang cannot be used, begin with a small letter.
+export function explained({ namespace, name, kind, minMember }) {
+  const asked = minMember || kind[0] !== kind[0].toUpperCase() ? "podgroup" : EXPLAINED.includes(kind) ? kind.toLowerCase() : null;
+  return asked && `gangline explain ${asked}/${name} -n ${namespace}`;
 }
 
 // The decision that put a pod on its node; of a gang all members were placed by one.
