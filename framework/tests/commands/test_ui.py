@@ -81,7 +81,7 @@ async def test_who_does_not_know_the_key_sees_nothing(relayed: Relayed) -> None:
 
 
 async def test_a_cookie_of_bytes_that_are_no_text_is_not_the_key(relayed: Relayed) -> None:
-    port = relayed.url("/ui").port
+    port = relayed.url("/ui").port or 0
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET /ui HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: gangline-ui-%d=\xff\xfe\r\n\r\n" % port)
 
