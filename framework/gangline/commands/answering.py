@@ -89,8 +89,7 @@ async def answer(
     """
     clock = clock or SystemClock()
     judged = await judge(client, judges.configuration, clock)
-    cluster = judged.cluster
-    pods = target.pods([*cluster.pods.values(), *judged.pending], cluster)
+    pods = target.pods([*judged.cluster.pods.values(), *judged.pending], judged.cluster)
     if not pods:
         raise ConfigError(where, str(target), await _absent(client, target))
     waiting = [pod for pod in pods if not pod.node_name]
@@ -105,17 +104,16 @@ async def answer(
         gang=None,
         report=None,
         notes=(*notes, *_unknown(placed, judges, unasked)),
-        claims=tuple(claims_of(subject, cluster)),
+        claims=tuple(claims_of(subject, judged.cluster)),
     )
     if runtime is None:
         return found
     found = replace(found, report=_report(judged, runtime, subject))
     if not waiting:
         return found
-    found = replace(
-        found, notes=(*found.notes, *kept_for_others(judged, _unit(judged, runtime, subject, clock).members))
-    )
-    found = replace(found, remedies=remedies_of(judged, runtime, subject, clock))
+    kept = kept_for_others(judged, _unit(judged, runtime, subject, clock).members)
+    remedies = remedies_of(judged, runtime, subject, clock)
+    found = replace(found, notes=(*found.notes, *kept), remedies=remedies)
     return replace(found, gang=gang_of(judged, runtime, subject, clock))
 
 

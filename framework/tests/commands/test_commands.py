@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import importlib.util
 import os
 import subprocess
@@ -135,40 +134,6 @@ def test_a_case_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="a case is one document of YAML or JSON: nested too deeply"):
         read_case(file)
-
-
-@pytest.mark.parametrize(
-    ("case", "why"),
-    [
-        ("pod: {metadata: {name: p}, spec: {containers: 7}}", "pod.spec.containers: Expected `array`, got `int`"),
-        ("pod: [1]", "pod: Expected `object`, got `array`"),
-        ("nodes: 1\npod: {metadata: {name: p}}", "nodes: Expected `array`, got `int`"),
-        (
-            "pod: {metadata: {name: p}, spec: {containers: [{name: c, resources: {requests: {cpu: much}}}]}}",
-            "spec.containers[0].resources.requests[cpu]: 'much': not a quantity",
-        ),
-    ],
-)
-def test_a_case_with_an_object_that_cannot_be_used_is_named_with_the_place(tmp_path: Path, case: str, why: str) -> None:
-    file = tmp_path / "case.yaml"
-    file.write_text(case)
-
-    with pytest.raises(ConfigError) as caught:
-        invoked("explain", "-f", file)
-
-    assert str(caught.value).startswith(f"{file}: {why}")
-
-
-def test_a_failure_is_one_line_whatever_the_file_says(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    file = tmp_path / "cluster.gz"
-    file.write_bytes(gzip.compress(b'{"apiVersion": "v9\\nand more", "kind": "A\\u2028B"}'))
-
-    code, err = ended(monkeypatch, capsys, ["whatif", "--gang", "1x1", "--snapshot", str(file)])
-
-    assert code == 1 and len(err.splitlines()) == 1
-    assert "is a A\\u2028B of v9\\nand more, and this program reads" in err
 
 
 def test_a_failure_is_one_line_that_names_the_place(
