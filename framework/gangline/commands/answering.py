@@ -94,7 +94,6 @@ async def answer(
         raise ConfigError(where, str(target), await _absent(client, target))
     waiting = [pod for pod in pods if not pod.node_name]
     subject = (waiting or pods)[0]
-    notes = await _notes(client, subject, judges)
     runtime = judged.runtimes.get(judges.profile or subject.scheduler_name)
     placed = tuple([await _placed(pod, judges) for pod in pods if pod.node_name])
     found = Answer(
@@ -103,7 +102,7 @@ async def answer(
         placed=placed,
         gang=None,
         report=None,
-        notes=(*notes, *_unknown(placed, judges, unasked)),
+        notes=(*await _notes(client, subject, judges), *_unknown(placed, judges, unasked)),
         claims=tuple(claims_of(subject, judged.cluster)),
     )
     if runtime is None:
