@@ -215,7 +215,9 @@ class MadeUp:
     def change_node(self, number: int, **more: Any) -> None:
         """Add a node with these properties, or change it."""
         labels = {SPINE: f"spine-{number // 32}", LEAF: f"leaf-{number // 8}"}
-        self.cache.upsert_node(make_node(f"node-{number}", labels=labels, **more))
+        node = make_node(f"node-{number}", labels=labels, **more)
+        node.status.conditions = [model.PodCondition("Ready", "True")]
+        self.cache.upsert_node(node)
 
     def fill(self, gangs: int, size: int) -> None:
         """So many gangs with one pod on each of so many nodes."""

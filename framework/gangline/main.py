@@ -18,7 +18,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from gangline.errors import GanglineError
-from gangline.process.lines import Lines, visible
+from gangline.process.lines import Lines, on_one_line
 from gangline.process.memory import nothing_collected
 from gangline.process.version import version_option
 
@@ -168,7 +168,9 @@ def main(program: str | None = None) -> None:
         error.show()
         sys.exit(1)
     except GanglineError as error:
-        Lines(sys.stderr).write(f"gangline: {visible(str(error))}")  # nobody may read it, and the process has to end
+        Lines(sys.stderr).write(
+            f"gangline: {on_one_line(str(error))}"
+        )  # nobody may read it, and the process has to end
         sys.exit(error.exit_code)
     except OSError as error:
         if error.errno != errno.ENOSPC:

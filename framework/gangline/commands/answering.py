@@ -11,7 +11,7 @@ import msgspec
 from gangline.api.plugin import Clock
 from gangline.api.pod_group import Problem
 from gangline.clock import SystemClock
-from gangline.commands.judging import Judged, judge
+from gangline.commands.judging import Judged, judge, kept_for_others
 from gangline.commands.running import Judges
 from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.deciding.group_search import decide_group
@@ -89,13 +89,11 @@ async def answer(
     """
     clock = clock or SystemClock()
     judged = await judge(client, judges.configuration, clock)
-    cluster = judged.cluster
-    pods = target.pods([*cluster.pods.values(), *judged.pending], cluster)
+    pods = target.pods([*judged.cluster.pods.values(), *judged.pending], judged.cluster)
     if not pods:
         raise ConfigError(where, str(target), await _absent(client, target))
     waiting = [pod for pod in pods if not pod.node_name]
     subject = (waiting or pods)[0]
-    notes = await _notes(client, subject, judges)
     runtime = judged.runtimes.get(judges.profile or subject.scheduler_name)
     placed = tuple([await _placed(pod, judges) for pod in pods if pod.node_name])
     found = Answer(
@@ -104,15 +102,17 @@ async def answer(
         placed=placed,
         gang=None,
         report=None,
-        notes=(*notes, *_unknown(placed, judges, unasked)),
-        claims=tuple(claims_of(subject, cluster)),
+        notes=(*await _notes(client, subject, judges), *_unknown(placed, judges, unasked)),
+        claims=tuple(claims_of(subject, judged.cluster)),
     )
     if runtime is None:
         return found
     found = replace(found, report=_report(judged, runtime, subject))
     if not waiting:
         return found
-    found = replace(found, remedies=remedies_of(judged, runtime, subject, clock))
+    kept = kept_for_others(judged, _unit(judged, runtime, subject, clock).members)
+    remedies = remedies_of(judged, runtime, subject, clock)
+    found = replace(found, notes=(*found.notes, *kept), remedies=remedies)
     return replace(found, gang=gang_of(judged, runtime, subject, clock))
 
 

@@ -27,7 +27,7 @@ from gangline.commands.running import judges
 from gangline.commands.snapshot import recorded
 from gangline.commands.watching import once_or_follow
 from gangline.config.strict_yaml import FAULTS, StrictLoader, fault_of
-from gangline.errors import ConfigError
+from gangline.errors import ConfigError, InvalidObject
 from gangline.explain.case import converted, load_cluster, make_claims
 from gangline.explain.report import NodeReport, Report
 from gangline.explain.report import explain as explain_pod
@@ -191,10 +191,13 @@ def _of_case(file: Path, files: Sequence[str], profile: str | None) -> tuple[Rep
     claims, and what would let the pod start.
     """
     case = read_case(file)
-    cluster, pod = load_cluster(case), converted(case["pod"], model.Pod, "pod")
-    make_claims(cluster, pod)
     configuration = config.load_files(files) if files else profiles.choose((), profile)
-    record = cluster.record(_unbound(pod))
+    try:
+        cluster, pod = load_cluster(case), converted(case["pod"], model.Pod, "pod")
+        make_claims(cluster, pod)
+        record = cluster.record(_unbound(pod))
+    except InvalidObject as error:
+        raise ConfigError(str(file), "", str(error)) from error
     runtime = _serving(cluster, configuration, pod, profile, files)
     remedies = find_remedies(Unit([record], added=0.0), runtime, cluster, {}, 0.0)
     return explain_pod(runtime, record), claims_of(record, cluster), remedies

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 
 import click
 
+from gangline import moments
 from gangline.api.plugin import Clock
 from gangline.clock import SystemClock
 from gangline.config import SchedulerConfiguration
@@ -20,6 +20,8 @@ from gangline.groups import Groups
 from gangline.kube.interface import Client
 from gangline.kube.resources import RESOURCE_CLAIMS
 from gangline.kube.versions import newest
+from gangline.overview.summary import kept_room
+from gangline.plurals import many
 from gangline.profile.assembly import judging_runtimes, watched_by
 from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
@@ -68,6 +70,22 @@ async def judge(client: Client, configuration: SchedulerConfiguration, clock: Cl
     return Judged(cluster, runtimes, dict(sorted(groups.items(), key=lambda item: item[1].added)), pending)
 
 
+def kept_for_others(judged: Judged, unit: Sequence[PodInfo] = ()) -> tuple[str, ...]:
+    """A note if the running scheduler keeps room for waiting pods that are not of this unit: only that scheduler knows
+    on which nodes, so the verdicts do not count the room.
+    """
+    mine = {pod.uid for pod in unit}
+    for pod in judged.pending:
+        said = pod.conditions.get("PodScheduled")
+        room = kept_room(said.message) if said is not None and said.status == "False" else None
+        if room is not None and pod.uid not in mine:
+            what = f"{many(room.gpus, 'GPU')} on {many(room.nodes, 'node')} until {room.until} at most"
+            return (
+                f"the scheduler keeps room for {pod.key}, {what}: it is not counted here, so others may wait longer",
+            )
+    return ()
+
+
 def check_level(topology: Topology, level: str) -> None:
     """Raises UsageError if --level names no level of the topology of a listed cluster."""
     if topology.find(level) is None:
@@ -112,7 +130,11 @@ def _waiting(runtime: Runtime, pods: Sequence[PodInfo], clock: Clock) -> dict[st
 
 
 def _created(pod: PodInfo, now: float) -> float:
-    return datetime.fromisoformat(pod.created).timestamp() if pod.created else now
+    """When a pod was created; now if nobody says so, as in a snapshot that somebody has changed."""
+    try:
+        return moments.moment(pod.created)
+    except ValueError:
+        return now
 
 
 def _nominations(pending: Sequence[PodInfo]) -> dict[str, dict[str, PodInfo]]:

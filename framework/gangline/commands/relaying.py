@@ -161,7 +161,7 @@ class Relay:
         return f"gangline-ui-{self._listener.port}"
 
     def _is_known(self, key: str) -> bool:
-        return secrets.compare_digest(key.encode(), self._key.encode())
+        return secrets.compare_digest(key.encode(errors="surrogatepass"), self._key.encode())
 
     async def _enter(self, request: web.Request) -> web.StreamResponse:
         if not self._is_known(request.query.get("key", "")):

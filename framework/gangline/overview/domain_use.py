@@ -1,4 +1,6 @@
-"""Counts the content of each domain of the network: nodes, ready nodes, GPUs and used GPUs. No other module does so."""
+"""Counts the content of each domain of the network: nodes, ready nodes, GPUs and used GPUs. No other module does so, or
+says which nodes are ready.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,12 @@ def domain_use(
 
 def ready_nodes(nodes: Sequence[Node | None]) -> BoolColumn:
     """Which rows have a node whose condition Ready is True."""
-    return np.array([node is not None and _is_ready(node) for node in nodes], dtype=np.bool_)
+    return np.array([node is not None and is_ready(node) for node in nodes], dtype=np.bool_)
 
 
-def _is_ready(node: Node) -> bool:
-    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
+def is_ready(node: Node) -> bool:
+    """Whether `kubectl get nodes` calls a node Ready: its condition Ready is True, neither False nor Unknown, and is
+    there. Of several conditions Ready the last one counts.
+    """
+    found = [condition.status for condition in node.status.conditions if condition.type == "Ready"]
+    return found[-1:] == ["True"]

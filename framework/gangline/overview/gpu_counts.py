@@ -51,7 +51,7 @@ class GpuCounts:
         self.reported = np.zeros(0, dtype=np.int64)
         """Devices that agents report or drivers offer in ResourceSlices."""
         self._claimed = _ByNode(_claimed, self._changed)
-        self._offered = _ByNode(_offered, self._changed)
+        self._offered = _ByNode(offered_gpus, self._changed)
         cluster.follow_nodes(self)
         cluster.store(RESOURCE_CLAIMS).subscribe(self._claimed)
         cluster.store(RESOURCE_SLICES).subscribe(self._offered)
@@ -188,8 +188,8 @@ def _claimed(claim: Any) -> OnNodes:
     return tuple([(each.pool, _device(each.device)) for each in ours])
 
 
-def _offered(found: Any) -> OnNodes:
-    """The GPUs that a slice of one node offers."""
+def offered_gpus(found: Any) -> OnNodes:
+    """The GPUs that a ResourceSlice of one node offers."""
     spec = found.spec
     if not spec.node_name or not spec.driver.startswith(DRIVERS):
         return ()

@@ -252,11 +252,11 @@ def _gangs(
             where=_where(there, levels[-1] if levels else None),
             estimated_start=found.group(1) if found else "",
             message=message,
-            reserved=_reserved(message),
+            reserved=kept_room(message),
         )
 
 
-def _reserved(message: str) -> ReservedRoom | None:
+def kept_room(message: str) -> ReservedRoom | None:
     """The room that is kept for a group, from the message that the scheduler gave its pods."""
     found = _KEPT.search(message)
     return ReservedRoom(int(found[1]), int(found[2]), found[3], found[4]) if found else None

@@ -26,8 +26,9 @@ from typing import Any
 
 from gangline.api.outlook import ExpectedStart
 from gangline.dra.units import DRIVERS
-from gangline.model import Node
 from gangline.overview.claim_use import claim_names
+from gangline.overview.domain_use import is_ready
+from gangline.overview.gpu_counts import OnNodes, offered_gpus
 from gangline.overview.gpu_use import device_ids, requested_gpus
 from gangline.page.expecting import MOST_NODES
 from gangline.page.history import MOST, PastSample
@@ -85,6 +86,10 @@ class Drawer:
         self._reports: dict[str, Any] = {}
         self._devices: dict[str, _Reported] = {}
         self._claimed: dict[str, dict[int, list[tuple[str, str]]]] = {}
+        self._slices: dict[str, tuple[Any, OnNodes]] = {}
+        """By the name of a ResourceSlice: the slice, and the GPUs that it offers."""
+        self._offered: dict[str, tuple[int, ...]] = {}
+        """By node: the GPUs that all slices offer."""
         self._numbers: dict[Workload, int] = {}
         self._users: Counter[Workload] = Counter()
         self._last = 0
@@ -97,6 +102,8 @@ class Drawer:
         stale = set(self._read_reports(taken.reports)) if taken.reports is not None else set()
         if taken.claims is not None:
             stale |= self._read_claims(taken.claims)
+        if taken.slices is not None:
+            stale |= self._read_slices(taken.slices)
         for row in taken.rows:
             self._draw_row(row)
             stale.discard(row.name)
@@ -157,7 +164,8 @@ class Drawer:
     def _draw_node(self, row: TakenRow, drawn: _Drawn) -> None:
         devices = self._devices.get(row.name, _UNKNOWN)
         claimed = self._claimed.get(row.name, _NO_CLAIMS)
-        owners: dict[int, int] = dict.fromkeys(devices.ids or range(min(row.gpus, MOST_GPUS)), FREE)
+        ids = range(min(row.gpus, MOST_GPUS)) if row.gpus else self._offered.get(row.name, ())
+        owners: dict[int, int] = dict.fromkeys(devices.ids or ids, FREE)
         given = [_given(each.pod, claimed, owners) for each in row.pods]
         numbers = [self._number(each.workload) for each in row.pods]
         drawn.workloads.extend([each.workload for each in row.pods])
@@ -205,6 +213,21 @@ class Drawer:
                     self._claimed.setdefault(result.pool, {}).setdefault(int(number[1]), []).append(found)
         names = before.keys() | self._claimed.keys()
         return {name for name in names if before.get(name) != self._claimed.get(name)}
+
+    def _read_slices(self, slices: Sequence[Any]) -> set[str]:
+        """Read which GPUs ResourceSlices offer; returns the names of the nodes where that has changed."""
+        known, self._slices = self._slices, {}
+        found: dict[str, set[int]] = {}
+        for each in slices:
+            name = each.metadata.name
+            old = known.get(name)
+            _, offered = self._slices[name] = old if old is not None and old[0] is each else (each, offered_gpus(each))
+            for node, gpu in offered:
+                if isinstance(gpu, int):
+                    found.setdefault(node, set()).add(gpu)
+        before, self._offered = self._offered, {node: tuple(sorted(ids)[:MOST_GPUS]) for node, ids in found.items()}
+        names = before.keys() | self._offered.keys()
+        return {name for name in names if before.get(name) != self._offered.get(name)}
 
     # Workloads
 
@@ -278,14 +301,7 @@ def _kept(expected: ExpectedStart | None) -> Row | None:
 
 
 def _flags(row: TakenRow) -> int:
-    return CORDONED * row.is_cordoned + NOT_READY * (not _is_ready(row.node))
-
-
-def _is_ready(node: Node | None) -> bool:
-    """Whether a node is ready. A node without the condition Ready, as in simulations, counts as ready."""
-    if node is None or not node.status.conditions:
-        return True
-    return all(condition.status == "True" for condition in node.status.conditions if condition.type == "Ready")
+    return CORDONED * row.is_cordoned + NOT_READY * (row.node is not None and not is_ready(row.node))
 
 
 def _taints(row: TakenRow) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from gangline.api.outlook import ExpectedStart
 from gangline.api.plugin import Clock
 from gangline.api.pod_group import Membership, Problem
 from gangline.groups import Groups
-from gangline.kube.resources import GPU_NODE_STATUSES, RESOURCE_CLAIMS
+from gangline.kube.resources import GPU_NODE_STATUSES, RESOURCE_CLAIMS, RESOURCE_SLICES, Resource
 from gangline.model import Node
 from gangline.overview.gpu_use import GPUS, asked_gpus, requested_gpus
 from gangline.page.expecting import Expecting, started
@@ -41,6 +41,8 @@ MOST_UNITS = 1000
 """Units of the queue that are shown, at most: those that have waited longest."""
 MOST_PODS = 256
 """Pods that are shown on one node."""
+MOST_NAME = 253
+"""Characters of the name and of the kind of a workload, at most: a pod may name an owner of any length."""
 
 
 class Workload(NamedTuple):
@@ -112,6 +114,8 @@ class TakenPart:
     """Every GpuNodeStatus; None if they are as before."""
     claims: Sequence[Any] | None
     """Every ResourceClaim; None if they are as before."""
+    slices: Sequence[Any] | None
+    """Every ResourceSlice; None if they are as before."""
     units: Sequence[TakenUnit] | None
     """None before every row has been taken once."""
     counts: dict[str, int]
@@ -155,7 +159,8 @@ class Taker:
         self._turn = 0
         self._has_begun = False
         """Whether every row has been taken."""
-        self._reports = self._claims = -1
+        self._versions: dict[str, int] = {}
+        """By kind: the version of the objects that were taken last."""
         self._units: dict[str, tuple[object, TakenUnit]] = {}
         """By UID: the values from which a unit was taken last, and the taken unit."""
 
@@ -177,8 +182,9 @@ class Taker:
             taken,
             not self._todo,
             self._levels,
-            self._changed_reports(),
-            self._changed_claims(),
+            self._changed(GPU_NODE_STATUSES),
+            self._changed(RESOURCE_CLAIMS),
+            self._changed(RESOURCE_SLICES),
             self._all_units() if self._has_begun else None,
             self._queue.counts(),
             self._leads(),
@@ -202,14 +208,10 @@ class Taker:
         before, self._samples = self._samples, self._history.taken
         return self._history.since(before)
 
-    def _changed_reports(self) -> Sequence[Any] | None:
-        store = self._cache.store(GPU_NODE_STATUSES)
-        before, self._reports = self._reports, store.version
-        return None if before == store.version else list(store)
-
-    def _changed_claims(self) -> Sequence[Any] | None:
-        store = self._cache.store(RESOURCE_CLAIMS)
-        before, self._claims = self._claims, store.version
+    def _changed(self, kind: Resource[Any]) -> Sequence[Any] | None:
+        """All objects of a kind; None if they are as before."""
+        store = self._cache.store(kind)
+        before, self._versions[kind.plural] = self._versions.get(kind.plural), store.version
         return None if before == store.version else list(store)
 
     def _rows(self, rows: Sequence[int], switches: Sequence[Domains]) -> list[TakenRow]:
@@ -252,12 +254,12 @@ class Taker:
     def _workload(self, pod: PodInfo, found: Membership | Problem | None) -> Workload:
         if isinstance(found, Membership):
             group = found.group
-            return Workload(pod.namespace, group.name, group.dialect, group.min_member)
+            return Workload(pod.namespace, group.name[:MOST_NAME], group.dialect, group.min_member)
         if found is not None:
             dialect, _, name = found.key.partition(":")
-            return Workload(pod.namespace, name.removeprefix(f"{pod.namespace}/"), dialect)
+            return Workload(pod.namespace, name.removeprefix(f"{pod.namespace}/")[:MOST_NAME], dialect)
         top = self._groups.owners.top(pod)
-        return Workload(pod.namespace, top.name, top.kind)
+        return Workload(pod.namespace, top.name[:MOST_NAME], top.kind[:MOST_NAME])
 
     def _all_units(self) -> list[TakenUnit]:
         before, self._units = self._units, {}

@@ -112,7 +112,11 @@ class Guard:
         token = token.strip()
         if kind.lower() != "bearer" or not token:
             return None
-        return await self._asked(self._users, hashlib.sha256(token.encode()).digest(), lambda: self._review(token))
+        try:
+            digest = hashlib.sha256(token.encode()).digest()
+        except UnicodeEncodeError:  # bytes that are no text, so nobody can be asked about them
+            return None
+        return await self._asked(self._users, digest, lambda: self._review(token))
 
     async def _review(self, token: str) -> UserInfo | None:
         review = await self._client.create(TOKEN_REVIEWS, TokenReview(spec=TokenReviewSpec(token)))

@@ -16,13 +16,22 @@ CHUNK = 4096
 """Bytes that can be written to a pipe without a wait if any byte can."""
 
 _HIDDEN = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
-_HIDDEN |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
-"""How characters are written that a terminal would obey: control characters, and those that change the direction."""
+_DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_SEPARATORS = (0x2028, 0x2029)
+_HIDDEN |= {code: f"\\u{code:04x}" for code in (*_DIRECTIONS, *_SEPARATORS)}
+"""How characters are written that a terminal would obey: control characters, those that change the direction, and
+those that end a line.
+"""
 
 
 def visible(text: str) -> str:
     """A text of somebody else, so that it cannot do anything to the terminal on which it is written."""
     return text.translate(_HIDDEN)
+
+
+def on_one_line(text: str) -> str:
+    """The same, without ends of lines: what somebody else has named may have some."""
+    return visible(text).replace("\n", "\\n")
 
 
 class Lines:

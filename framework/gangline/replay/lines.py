@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,7 @@ def _object(path: Path, number: int, text: str) -> dict[str, str]:
     if wrong := _NO_TEXT.search(text):
         raise TraceError(str(path), number, f"column {wrong.start() + 1}", "no text in UTF-8")
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=partial(_once, path, number))
     except json.JSONDecodeError as error:
         raise TraceError(str(path), number, f"column {error.colno}", f"no JSON: {error.msg}") from None
     except (RecursionError, ValueError):
@@ -154,6 +155,16 @@ def _object(path: Path, number: int, text: str) -> dict[str, str]:
     if not isinstance(found, dict):
         raise TraceError(str(path), number, "column 1", "no JSON object")
     return {name: _plain(path, number, name, value) for name, value in found.items() if value is not None}
+
+
+def _once(path: Path, number: int, fields: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """The fields of an object. Raises TraceError if two have the same name."""
+    found: dict[str, Any] = {}
+    for name, value in fields:
+        if name in found:
+            raise TraceError(str(path), number, f"field {_shown(name)}", "another field has the same name")
+        found[name] = value
+    return found
 
 
 def _plain(path: Path, number: int, name: str, value: Any) -> str:

@@ -162,6 +162,18 @@ def test_objects_that_do_not_fit_are_named(tmp_path: Path) -> None:
     assert caught.value.exit_code == 1
 
 
+def test_a_time_that_cannot_be_read_is_no_time(tmp_path: Path) -> None:
+    cluster, file = in_use(), tmp_path / "cluster.gz"
+    cluster.add_gang("train", 5)
+    snapshot = taken(cluster)
+    for listed in snapshot.lists:
+        for each in listed.items if listed.resource == "v1/pods" else ():
+            each["metadata"]["creationTimestamp"] = "yesterday"
+    write(file, snapshot)
+
+    assert "no placement for 5 pods" in invoked("explain", "train-0", "--snapshot", file)
+
+
 @pytest.mark.parametrize("where", ["nowhere/cluster.gz"])
 def test_a_file_that_is_not_there_or_cannot_be_written_is_named(tmp_path: Path, where: str) -> None:
     file = tmp_path / where

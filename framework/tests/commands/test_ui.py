@@ -80,6 +80,15 @@ async def test_who_does_not_know_the_key_sees_nothing(relayed: Relayed) -> None:
         assert answer.status == 403 and "Set-Cookie" not in answer.headers
 
 
+async def test_a_cookie_of_bytes_that_are_no_text_is_not_the_key(relayed: Relayed) -> None:
+    port = relayed.url("/ui").port or 0
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /ui HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: gangline-ui-%d=\xff\xfe\r\n\r\n" % port)
+
+    assert (await reader.readline()).startswith(b"HTTP/1.1 403 ")
+    writer.close()
+
+
 async def test_another_name_that_leads_to_this_machine_is_refused(relayed: Relayed) -> None:
     async with relayed.browser.get(relayed.relay.address, headers={"Host": "rebound.example.com"}) as answer:
         assert answer.status == 403 and "Set-Cookie" not in answer.headers

@@ -24,8 +24,11 @@ from gangline.wire.custom_resources import GpuDevice, GpuNodeStatus, GpuNodeStat
 SPINE, LEAF = "topology.gangline.dev/spine", "topology.gangline.dev/leaf"
 
 
-def node(name: str, leaf: str = "leaf-0", spine: str = "spine-0", **more: Any) -> model.Node:
-    return make_node(name, labels={SPINE: spine, LEAF: leaf}, **more)
+def node(name: str, leaf: str = "leaf-0", spine: str = "spine-0", ready: str = "True", **more: Any) -> model.Node:
+    """A node with the status `ready` of its condition Ready; "" for a node without the condition."""
+    made = make_node(name, labels={SPINE: spine, LEAF: leaf}, **more)
+    made.status.conditions = [model.PodCondition("Ready", ready)] if ready else []
+    return made
 
 
 def report(name: str, sick: Iterable[int] = (), gpus: int = 8) -> GpuNodeStatus:

@@ -6,12 +6,15 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangline import model
-from gangline.kube.resources import GPU_NODE_STATUSES, RESOURCE_CLAIMS
-from gangline.page.drawing import CORDONED
+from gangline.commands.topology import nodes_of
+from gangline.kube.resources import GPU_NODE_STATUSES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from gangline.overview.gpu_use import gpu_use
+from gangline.page.drawing import CORDONED, NOT_READY
 from gangline.page.tables import EVERYBODY
 from gangline.testing import make_pod
 from gangline.wire.custom_resources import ALLOCATED
@@ -49,6 +52,16 @@ def test_nodes_have_their_domains_taints_sick_gpus_and_islands() -> None:
     )
 
 
+@pytest.mark.parametrize("status", ["True", "False", "Unknown", ""])
+def test_a_node_is_ready_on_the_page_where_other_views_and_kubectl_call_it_ready(status: str) -> None:
+    shown = ShownCluster(node("n", ready=status))
+
+    flags = shown.draw().tables.rows(EVERYBODY)["nodes"]["n"][2]
+    (listed,) = nodes_of(shown.cache, shown.topology)
+
+    assert (flags, listed["ready"]) == ((0, True) if status == "True" else (NOT_READY, False))
+
+
 def test_a_node_without_a_device_plugin_has_the_gpus_that_its_agent_reports() -> None:
     shown = ShownCluster(node("n", gpus=0))
     shown.draw()
@@ -56,6 +69,47 @@ def test_a_node_without_a_device_plugin_has_the_gpus_that_its_agent_reports() ->
     shown.bind(make_pod("p", node="n", annotations={ALLOCATED: "0,1"}))
 
     assert owners(shown.draw(), "n") == ["default/p"] * 2 + [""] * 6
+
+
+def offer(shown: ShownCluster, name: str, *devices: str) -> None:
+    """A driver offers these devices of the node n."""
+    spec = {
+        "driver": "gpu.nvidia.com",
+        "pool": {"name": "n", "resourceSliceCount": 1},
+        "nodeName": "n",
+        "devices": [{"name": d} for d in devices],
+    }
+    shown.cache.store(RESOURCE_SLICES).upsert(
+        msgspec.convert({"metadata": {"name": name}, "spec": spec}, model.ResourceSlice)
+    )
+
+
+def test_a_node_has_the_gpus_that_drivers_offer_if_neither_a_device_plugin_nor_an_agent_tells_of_any() -> None:
+    shown = ShownCluster(node("n", gpus=0))
+    shown.draw()
+    offer(shown, "a", "gpu-0", "gpu-1", "gpu-1-mig-1g.10gb")
+    offer(shown, "b", "gpu-2")
+    shown.cache.store(RESOURCE_CLAIMS).upsert(claim("c", "gpu-1"))
+
+    found, use = owners(shown.draw(), "n"), gpu_use(shown.cache)
+    shown.cache.store(RESOURCE_SLICES).remove("", "b")
+
+    assert found == ["", "default/c", ""]
+    assert (use.total.tolist(), use.used.tolist()) == ([3], [1])
+    assert owners(shown.draw(), "n") == ["", "default/c"]
+
+
+def test_the_name_of_an_owner_is_cut_where_no_object_has_a_longer_one() -> None:
+    shown = ShownCluster(node("n"))
+    pod = make_pod("p", gpus=1, node="n")
+    pod.metadata.owner_references = [
+        model.OwnerReference("K" * 100_000, "o" * 100_000, "uid", "example.com/v1", controller=True)
+    ]
+    shown.bind(pod)
+
+    (row,) = shown.draw().tables.rows("default")["workloads"].values()
+
+    assert row == ("o" * 253, "K" * 253, 0)
 
 
 def test_pods_without_gpus_are_counted_only() -> None:

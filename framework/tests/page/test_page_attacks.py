@@ -86,6 +86,16 @@ async def test_the_page_itself_is_answered(waiting: ServedPage, own: dict[str, s
         assert answer.status == 200
 
 
+@pytest.mark.parametrize("path", DATA)
+async def test_a_token_of_bytes_that_are_no_text_is_no_token(waiting: ServedPage, path: str) -> None:
+    context = ssl._create_unverified_context()
+    reader, writer = await asyncio.open_connection("127.0.0.1", waiting.served.secure_port, ssl=context)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: h\r\n".encode() + b"Authorization: Bearer \xff\xfe\r\n\r\n")
+
+    assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
+    writer.close()
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
 @pytest.mark.parametrize("path", DATA)
 async def test_there_is_nothing_to_be_done_but_to_get(waiting: ServedPage, method: str, path: str) -> None:

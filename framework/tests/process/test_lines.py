@@ -12,7 +12,7 @@ from typing import TextIO
 
 import pytest
 
-from gangline.process.lines import PATIENCE, Lines
+from gangline.process.lines import PATIENCE, Lines, on_one_line, visible
 
 
 @contextmanager
@@ -95,3 +95,17 @@ def test_every_text_can_be_written(text: str, tmp_path: Path) -> None:
         Lines(stream).write(text)
 
     assert (tmp_path / "log").read_bytes() == text.encode("utf-8", "backslashreplace") + b"\n"
+
+
+@pytest.mark.parametrize("odd", ["\x1b", "\x9b", "\u061c", "\u200e", "\u200f", "\u202e", "\u2028", "\u2029", "\u2066"])
+def test_what_a_terminal_would_obey_is_written_visibly(odd: str) -> None:
+    code = f"\\x{ord(odd):02x}" if ord(odd) < 256 else f"\\u{ord(odd):04x}"
+
+    assert visible(f"a{odd}b") == f"a{code}b"
+
+
+def test_a_text_of_somebody_else_is_one_line() -> None:
+    said = on_one_line("v9\nsecond\u2028third\r\x85fourth")
+
+    assert said == "v9\\nsecond\\u2028third\\x0d\\x85fourth"
+    assert len(said.splitlines()) == 1

@@ -109,6 +109,7 @@ def test_a_job_of_philly_with_more_gpus_than_a_server_is_a_gang(
         ('{"gpus": 1}\n', "trace.csv:1: field arrival", "is missing"),
         ('{"arrival": true}\n', "trace.csv:1: field arrival", "is neither a text nor a number"),
         ('{"arrival": NaN}\n', "trace.csv:1: field arrival", "nan: not a number of seconds between"),
+        ('{"arrival": 1, "gpus": 1, "gpus": 2}\n', "trace.csv:1: field gpus", "another field has the same name"),
         ('{"arrival": 1}\n[]\n', "trace.csv:2: column 1", "no JSON object"),
         ('{"arrival": ' + "[" * 60_000 + "\n", "trace.csv:1: column 1", "no JSON that can be read"),
         ('{"arrival": 1' + "0" * 5000 + "}\n", "trace.csv:1: column 1", "no JSON that can be read"),

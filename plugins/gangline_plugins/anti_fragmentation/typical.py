@@ -21,7 +21,7 @@ from gangline import BoolColumn, BoundedCache, NodeView, PodInfo, model, node_se
 COVERAGE = 0.95
 _SEEN = 65_536
 """At most this many pods are remembered as counted."""
-_RESCALE = 2.0**512
+_MOST_HALF_LIVES = 512.0
 _KINDS_BYTES = 8 * 1024 * 1024
 """Memory for the counted kinds: thousands of them, or tens of thousands if they do not name nodes."""
 
@@ -109,10 +109,11 @@ class PodHistory(Generic[Counted]):
         self._seen[uid] = None
         if len(self._seen) > _SEEN:
             self._seen.popitem(last=False)
-        weight: float = 2.0 ** ((now - self._start) / self._half_life)
-        if weight > _RESCALE:
-            self._rescale(weight)
-            self._start, weight = now, 1.0
+        age = (now - self._start) / self._half_life
+        if age > _MOST_HALF_LIVES:  # no float is larger than 2.0 ** 1024, and no pod may have come for long
+            self._rescale(2.0 ** min(age, 2 * _MOST_HALF_LIVES - 1))
+            self._start, age = now, 0.0
+        weight: float = 2.0**age
         if kind not in self._counts:
             self._bytes += size_of(kind)
         self._counts[kind] = self._counts.get(kind, 0.0) + weight

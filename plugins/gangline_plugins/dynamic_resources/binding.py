@@ -221,7 +221,8 @@ class ClaimBinding:
             if other is not None:
                 if self._ledger.written.came_before(other.metadata.uid, uid):
                     reserved.touched.setdefault(uid, newest)  # the scheduler that wrote this claim gives way too
-                name = f"{other.metadata.namespace}/{other.metadata.name}"
+                is_near = other.metadata.namespace == claim.metadata.namespace
+                name = other.metadata.name if is_near else "of another namespace"
                 return unschedulable(f'devices of resourceclaim "{claim.metadata.name}" belong to claim {name}')
         return None
 

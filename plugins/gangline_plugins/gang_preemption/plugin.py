@@ -249,4 +249,4 @@ def _preemptor(attempt: GroupAttempt, nodes: tuple[str, ...]) -> Preemptor:
     group, first = attempt.group, attempt.first
     name = f"gang {group.namespace}/{group.name}"
     members = frozenset(pod.uid for pod in attempt.pods)
-    return Preemptor(group.key, name, name, priority_of(attempt), first.scheduler_name, nodes, members)
+    return Preemptor(group.key, name, name, priority_of(attempt), first.scheduler_name, nodes, members, group.namespace)

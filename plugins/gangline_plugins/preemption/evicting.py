@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -36,19 +36,26 @@ class Preemptor(msgspec.Struct, frozen=True):
     name: str
     """The name of the preemptor in log messages, for example "pod default/a"."""
     by: str
-    """The name of the preemptor in the events of its victims."""
+    """The name of the preemptor in the events of its victims. A pod is named by its UID, as by kube-scheduler."""
     priority: int
     scheduler_name: str
     nodes: tuple[str, ...]
     """The nodes on which room is made."""
     members: frozenset[str]
     """The UIDs of its pods."""
+    namespace: str = ""
+    """The namespace in whose events alone `by` may stand; "" if every namespace may read it."""
 
     @classmethod
     def of(cls, pod: PodInfo, node: str) -> Preemptor:
         """A preemptor that is one pod, for which room is made on one node."""
         name, by = f"pod {pod.key}", f"pod {pod.uid}"
         return cls(pod.uid, name, by, pod.priority, pod.scheduler_name, (node,), frozenset((pod.uid,)))
+
+    def named_to(self, victims: Iterable[PodInfo]) -> str:
+        """The name of the preemptor in what is said to all who may see these victims."""
+        is_known = not self.namespace or all(victim.namespace == self.namespace for victim in victims)
+        return self.by if is_known else "a gang of another namespace"
 
     @property
     def place(self) -> str:
@@ -117,12 +124,12 @@ class Evictor:
 
     async def _suspend(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> Sequence[PodInfo]:
         """Suspend the workloads that have asked for it and of which all pods are victims; returns the other victims."""
-        why = f"preempted by {preemptor.by}"
+        why = f"preempted by {preemptor.named_to(victims)}"
         left = await self._suspenders.take_off(victims, why, partial(self._mark, preemptor))
         uids = {pod.uid for pod in left}
         for victim in victims:
             if victim.uid not in uids:
-                note = f"Preempted by {preemptor.by} on {_place(preemptor, victim)}"
+                note = f"Preempted by {preemptor.named_to((victim,))} on {_place(preemptor, victim)}"
                 self._handle.recorder.event(victim, "Normal", "Preempted", note, action="Preempting")
         return left
 
@@ -138,7 +145,7 @@ class Evictor:
             await self._preempt(preemptor, last, limit)
 
     async def _preempt(self, preemptor: Preemptor, victim: PodInfo, limit: asyncio.Semaphore) -> None:
-        note = f"Preempted by {preemptor.by} on {_place(preemptor, victim)}"
+        note = f"Preempted by {preemptor.named_to((victim,))} on {_place(preemptor, victim)}"
         waiting = self._handle.waiting.get(victim.uid)
         if waiting is not None:
             waiting.reject(self._plugin, "preempted")

@@ -94,7 +94,8 @@ class Reservation:
         group = attempt.group
         queued = self._handle.clock.monotonic() - attempt.waited
         if kept is not None and kept.key != group.key and not _comes_first(attempt, queued, kept):
-            return unschedulable(f"room is kept for {kept.name} before it")
+            other = kept.name if kept.namespace == group.namespace else "a gang of another namespace"
+            return unschedulable(f"room is kept for {other} before it")
         refusal = self._refusal(attempt, now)
         if refusal:
             return unschedulable(refusal)

@@ -47,10 +47,11 @@ def test_a_pod_counts_once() -> None:
     assert dict(typical(history.counts())) == pytest.approx({SMALL: 0.5, LARGE: 0.5})
 
 
-def test_counting_goes_on_after_a_thousand_half_lives() -> None:
+@pytest.mark.parametrize("half_lives", [600.0, 1000.0, 1025.0, 1e300])
+def test_counting_goes_on_however_long_no_pod_has_come(half_lives: float) -> None:
     history: PodHistory[PodKind] = PodHistory(DAY, 0.0)
     history.count("a", SMALL, 0.0)
-    history.count("b", LARGE, 1000 * DAY)
+    history.count("b", LARGE, half_lives * DAY)
 
     assert dict(typical(history.counts())) == {LARGE: 1.0}
 

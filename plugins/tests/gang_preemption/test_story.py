@@ -62,6 +62,25 @@ def test_a_gang_gets_the_room_of_whole_gangs_and_is_bound_as_a_whole() -> None:
     assert all(note.startswith("Preempted by gang default/high on node l") for note in preempted)
 
 
+def test_a_victim_of_another_namespace_is_not_told_the_name_of_the_gang() -> None:
+    cluster = Cluster()
+    alone = [make_pod(f"low{number}", gpus=8, namespace="elsewhere", scheduler_name="gangs") for number in range(8)]
+    cluster.create(resources.PODS, *alone)
+
+    async def story() -> None:
+        async with cluster.running():
+            await cluster.until(lambda: len(cluster.bound()) == 8)
+            cluster.add_gang("high", 4, ONE_LEAF, priority=100)
+            await cluster.until(lambda: cluster.sizes()["high"] == 4)
+            await asyncio.sleep(60)
+
+    cluster.play(story)
+
+    preempted = [event.note for event in cluster.list(resources.EVENTS) if event.reason == "Preempted"]
+    assert len(preempted) == 4
+    assert all(note.startswith("Preempted by a gang of another namespace on node l") for note in preempted)
+
+
 def test_a_gang_of_middle_priority_does_not_get_the_room_that_was_made_for_a_higher_one() -> None:
     cluster = Cluster()
     cluster.add_gang("low", 8, {}, priority=0)

@@ -162,6 +162,21 @@ def test_a_gang_that_came_later_waits_for_the_first_one() -> None:
     assert "room is kept for gang default/big before it" in second.message
 
 
+def test_a_gang_of_another_namespace_is_not_told_for_whom_room_is_kept() -> None:
+    gangs, _ = reserved()
+
+    meta = model.ObjectMeta(name="other", namespace="elsewhere", uid="group-other")
+    gangs.cache.store(resources.SCHEDULER_PLUGINS_POD_GROUPS).upsert(
+        model.PodGroup(meta, model.PodGroupSpec(min_member=2))
+    )
+
+    other = gangs.decide([gangs.pod("other", number, namespace="elsewhere") for number in range(2)])
+
+    assert isinstance(other, GroupRejection)
+    assert "room is kept for a gang of another namespace before it" in other.message
+    assert "big" not in other.message
+
+
 def test_without_known_ends_there_is_no_estimate() -> None:
     cache = cluster([make_node("n0", gpus=8)], [make_pod("busy", gpus=8, node="n0")])
     gangs = Gangs(cache, Reservation, args={"Reservation": ReservationArgs()})

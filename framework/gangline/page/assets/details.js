@@ -1,9 +1,10 @@
 // Says everything about the node and the workload that are chosen.
 
 import { ago, clock, count, el, link, moment, ranges, renew } from "./dom.js";
-import { CORDONED, FREE, NOT_READY, inOrder, isUnusedClaim } from "./model.js";
+import { CORDONED, FREE, NOT_READY, inOrder, isUnusedClaim, waitOf } from "./model.js";
 
 const MOST = 200; // entries of a list
+const EXPLAINED = ["Pod", "Job", "CronJob", "Deployment", "ReplicaSet", "StatefulSet", "JobSet", "LeaderWorkerSet"];
 
 export const ELSEWHERE = "another namespace";
 
@@ -99,7 +100,7 @@ function islandsOf(node) {
 function aboutWorkload(model, workload, choose, whys, remedies) {
   const pods = [...workload.pods].sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
   const nodes = inOrder(model.nodesOf(workload));
-  const unit = workload.unit, now = model.now();
+  const { unit, pods: waiting } = waitOf(workload), now = model.now();
   const starts = pods.map((pod) => pod.started).filter(Boolean), ends = pods.map((pod) => pod.ends);
   return el("section", {},
     el("h2", {}, nameOf(model, workload.number)),
@@ -111,7 +112,7 @@ function aboutWorkload(model, workload, choose, whys, remedies) {
       ["Where", [...new Set(nodes.map(placeOf))].slice(0, 8).join(", ")],
       ["Runs since", starts.length && moment(Math.min(...starts), now)],
       ["Ends", pods.length > 0 && ends.every(Boolean) && `${moment(Math.max(...ends), now)} at the latest`],
-      ["Waits", unit && `${count(unit.pods, "pod")} for ${ago(unit.since, now)}: ${unit.place}, ${count(unit.attempts, "try", "tries")}`],
+      ["Waits", unit && `${count(waiting, "pod")} for ${ago(unit.since, now)}: ${unit.place}, ${count(unit.attempts, "try", "tries")}`],
       ["Estimated start", unit?.kept && moment(unit.kept.at, now)],
       ["Room kept", unit?.kept && keptFor(unit.kept, now)],
       ["Why", unit?.message],
@@ -134,8 +135,11 @@ function keptFor({ gpus, nodes, since, until }, now) {
   return `${count(gpus, "GPU")} on ${count(names.length, "node")} (${some}) since ${clock(since, now)}, until ${clock(until, now)} at most`;
 }
 
-function explained({ namespace, name, kind, minMember }) {
-  return `gangline explain ${minMember ? "podgroup" : kind.toLowerCase()}/${name} -n ${namespace}`;
+// The command that says the same, or null for a workload that the command does not know by its name. The dialects of
+// gangs, which stand for the kind also where a gang cannot be used, begin with a small letter.
+export function explained({ namespace, name, kind, minMember }) {
+  const asked = minMember || kind[0] !== kind[0].toUpperCase() ? "podgroup" : EXPLAINED.includes(kind) ? kind.toLowerCase() : null;
+  return asked && `gangline explain ${asked}/${name} -n ${namespace}`;
 }
 
 // The decision that put a pod on its node; of a gang all members were placed by one.

@@ -29,7 +29,6 @@ export class Feed {
       this.#failed(noNews(error.message));
       return;
     }
-    this.failures = 0;
     this.onNews();
     this.#follow();
   }
@@ -50,7 +49,9 @@ export class Feed {
     this.onState("live", false);
   }
 
+  // Only now is nothing wrong: to whom the changes are refused, the whole picture is given all the same.
   #isLive() {
+    this.failures = 0;
     this.#noDoubt();
     this.onState("live", false);
   }
@@ -62,6 +63,7 @@ export class Feed {
 
   #failed(words) {
     this.stream?.close();
+    this.#noDoubt();
     this.onState(words, true);
     const pause = AGAIN[Math.min(this.failures++, AGAIN.length - 1)];
     setTimeout(() => this.start(), pause);

@@ -2,7 +2,7 @@
 
 import { ago, count, el, link, renew } from "./dom.js";
 import { conditionsOf, nameOf, placeOf } from "./details.js";
-import { byOrder, inOrder, natural } from "./model.js";
+import { byOrder, byWait, inOrder, natural, waitOf } from "./model.js";
 
 const PAGE = 100;
 
@@ -109,6 +109,7 @@ export class Lists {
     const unseen = chosen?.workloads ? 0 : model.unseen();
     const named = found.map((each) => ({ each, order: natural(nameOf(model, each.number)) })).sort(byOrder);
     this.workloads.show(named, ({ each }) => {
+      const { unit, pods } = waitOf(each);
       return [
         this.#workload(each.number),
         each.kind,
@@ -116,7 +117,7 @@ export class Lists {
         each.minMember || "–",
         model.gpusOf(each),
         model.nodesOf(each).length,
-        each.unit ? `${count(each.unit.pods, "pod")}, ${ago(each.unit.since, model.now())}` : "",
+        unit ? `${count(pods, "pod")}, ${ago(unit.since, model.now())}` : "",
       ];
     }, unseen > 0 && `${count(unseen, "GPU is", "GPUs are")} used by workloads that you may not see.`);
   }
@@ -126,7 +127,7 @@ export class Lists {
     const units = [...model.units.values()].filter((unit) => !chosen?.workloads || chosen.workloads.has(unit.workload));
     const listed = units.filter((unit) => model.counts.has(unit.place)); // units in flight are listed, and not counted
     const missing = chosen?.workloads ? 0 : model.totals().waiting - listed.reduce((sum, unit) => sum + unit.pods, 0);
-    units.sort((a, b) => a.since - b.since || (a.key < b.key ? -1 : 1));
+    units.sort(byWait);
     this.queue.show(units, (unit) => [
       this.#workload(unit.workload), unit.pods, unit.gpus, ago(unit.since, model.now()), unit.place, unit.attempts,
       unit.message || "not yet tried",

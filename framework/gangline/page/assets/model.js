@@ -5,6 +5,8 @@ export const FREE = 0, CORDONED = 1, NOT_READY = 2;
 const NONE_SICK = new Map();
 
 export class Model {
+  #shared = null; // as `#shares` has counted, or null after a change
+
   constructor() {
     this.clear();
   }
@@ -22,6 +24,7 @@ export class Model {
     this.leads = true;
     this.hasNewShape = true; // nodes have come or gone, or stand elsewhere
     this.changedNodes = new Set();
+    this.#shared = null;
   }
 
   // Takes the whole picture.
@@ -71,6 +74,7 @@ export class Model {
 
   #node(name, row) {
     const before = this.nodes.get(name);
+    this.#shared = null;
     if (row === null) {
       this.nodes.delete(name);
       this.hasNewShape = true;
@@ -101,8 +105,8 @@ export class Model {
       else {
         const [name, kind, minMember] = row;
         const pods = this.workloads.get(number)?.pods ?? new Set();
-        const unit = this.workloads.get(number)?.unit ?? null;
-        this.workloads.set(number, { number, namespace, name, kind, minMember, pods, unit });
+        const units = this.workloads.get(number)?.units ?? new Set();
+        this.workloads.set(number, { number, namespace, name, kind, minMember, pods, units });
       }
     }
   }
@@ -128,14 +132,13 @@ export class Model {
     for (const [uid, row] of Object.entries(rows)) {
       const key = `${namespace} ${uid}`;
       const before = this.units.get(key);
-      const owner = before && this.workloads.get(before.workload);
-      if (owner && owner.unit === before) owner.unit = null;
+      if (before) this.workloads.get(before.workload)?.units.delete(before);
       this.units.delete(key);
       if (row !== null) {
         const [workload, place, message, pods, gpus, attempts, since, rejectedBy, room] = row;
         const unit = { key, namespace, uid, workload, place, message, pods, gpus, attempts, since, rejectedBy, kept: keptOf(room) };
         this.units.set(key, unit);
-        if (this.workloads.has(workload)) this.workloads.get(workload).unit = unit;
+        this.workloads.get(workload)?.units.add(unit);
       }
     }
   }
@@ -146,15 +149,33 @@ export class Model {
 
   // The nodes of a workload: those of its pods, and of a claim those where it has GPUs.
   nodesOf(workload) {
-    if (isUnusedClaim(workload)) return [...this.nodes.values()].filter((node) => node.owners.includes(workload.number));
+    if (isUnusedClaim(workload)) return [...this.#sharesOf(workload).keys()];
     return [...new Set([...workload.pods].map((pod) => pod.node))].map((name) => this.nodes.get(name)).filter(Boolean);
   }
 
   // The number of GPUs that a workload has.
   gpusOf(workload) {
     if (!isUnusedClaim(workload)) return [...workload.pods].reduce((sum, pod) => sum + pod.gpus.length, 0);
-    const own = (node) => node.owners.filter((owner) => owner === workload.number).length;
-    return this.nodesOf(workload).reduce((sum, node) => sum + own(node), 0);
+    return sumOf(this.#sharesOf(workload));
+  }
+
+  // The nodes on which a workload has GPUs, each with the number of these GPUs.
+  #sharesOf(workload) {
+    return this.#shares().get(workload.number) ?? new Map();
+  }
+
+  // The same by the number of each workload; counted once for each change of nodes.
+  #shares() {
+    if (this.#shared) return this.#shared;
+    this.#shared = new Map();
+    for (const node of this.nodes.values())
+      for (const owner of node.owners) {
+        if (owner === FREE) continue;
+        if (!this.#shared.has(owner)) this.#shared.set(owner, new Map());
+        const on = this.#shared.get(owner);
+        on.set(node, (on.get(node) ?? 0) + 1);
+      }
+    return this.#shared;
   }
 
   // The namespaces that have workloads here, in order.
@@ -164,8 +185,9 @@ export class Model {
 
   // The number of GPUs that are used by workloads without a name here.
   unseen() {
-    const isUnseen = (owner) => owner !== FREE && !this.workloads.has(owner);
-    return [...this.nodes.values()].reduce((sum, node) => sum + node.owners.filter(isUnseen).length, 0);
+    let gpus = 0;
+    for (const [owner, on] of this.#shares()) if (!this.workloads.has(owner)) gpus += sumOf(on);
+    return gpus;
   }
 
   totals() {
@@ -179,6 +201,10 @@ export class Model {
     for (const pods of this.counts.values()) waiting += pods;
     return { nodes: this.nodes.size, gpus, used, sick, waiting };
   }
+}
+
+function sumOf(shares) {
+  return [...shares.values()].reduce((sum, gpus) => sum + gpus, 0);
 }
 
 // Whether a workload is a claim with GPUs that no pod uses.
@@ -200,6 +226,18 @@ export function natural(name) {
 
 export function byOrder(a, b) {
   return a.order < b.order ? -1 : a.order > b.order ? 1 : 0;
+}
+
+// The order of what waits: the longest first.
+export function byWait(a, b) {
+  return a.since - b.since || (a.key < b.key ? -1 : 1);
+}
+
+// What waits of a workload: how many pods, and the unit that has waited longest, which is null if nothing waits. Each
+// pod of a Deployment is a unit.
+export function waitOf({ units }) {
+  const [unit = null] = [...units].sort(byWait);
+  return { unit, pods: [...units].reduce((sum, each) => sum + each.pods, 0) };
 }
 
 export function inOrder(nodes) {

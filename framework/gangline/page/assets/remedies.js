@@ -30,7 +30,7 @@ export class Remedies {
     if (this.answers.size > MOST) this.answers.delete(this.answers.keys().next().value);
   }
 
-  // The section of a unit that waits; ``command`` finds out the same in a terminal.
+  // The section of a unit that waits; ``command`` finds out the same in a terminal, if it is not null.
   show(unit, command) {
     const answer = this.answers.get(unit.key) ?? {};
     const label = answer.asking ? "The scheduler tries changes \u2026" : answer.found || answer.fault ? "Try again" : "Try changes";
@@ -41,8 +41,7 @@ export class Remedies {
       remedies.length ? el("ol", {}, remedies.map((each) => el("li", {}, each.sentence))) : [],
       answer.found?.isComplete === false ? el("p", { class: "quiet" }, "The search was not finished: attempts or time ran out. There may be others.") : [],
       el("button", { type: "button", id: "try", "data-unit": unit.key, "aria-busy": String(Boolean(answer.asking)), onclick: () => this.#ask(unit) }, label),
-      el("p", {}, "The same in a terminal, also as JSON:"),
-      el("code", { class: "command" }, command),
+      command ? [el("p", {}, "The same in a terminal, also as JSON:"), el("code", { class: "command" }, command)] : [],
     ];
   }
 }

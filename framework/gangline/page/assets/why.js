@@ -1,15 +1,15 @@
-// Asks the scheduler why a pod is on its node, once for each pod and node.
+// Asks the scheduler why a pod is on its node, once for each pod, node and start.
 
 const MOST = 200; // answers that are kept
 
 export class Whys {
   constructor(onAnswer) {
     this.onAnswer = onAnswer;
-    this.answers = new Map(); // pod and node -> answer; null if the scheduler does not know, undefined while it is asked
+    this.answers = new Map(); // pod, node and start -> answer; null if the scheduler does not know, undefined while it is asked
   }
 
   of(pod) {
-    const key = `${pod.key} ${pod.node}`;
+    const key = `${pod.key} ${pod.node} ${pod.started}`; // another pod may come with the same name
     if (!this.answers.has(key)) this.#ask(pod, key);
     return this.answers.get(key);
   }
@@ -19,7 +19,8 @@ export class Whys {
     if (this.answers.size > MOST) this.answers.delete(this.answers.keys().next().value);
     try {
       const answer = await fetch(`ui/why?${new URLSearchParams({ namespace, pod: name })}`);
-      this.answers.set(key, answer.ok ? await answer.json() : null);
+      if (!answer.ok) throw new Error(`the server answers with status ${answer.status}`);
+      this.answers.set(key, await answer.json());
     } catch {
       this.answers.delete(key); // it is asked again when the details are shown again
       return;
