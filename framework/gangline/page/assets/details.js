@@ -138,7 +138,7 @@ function keptFor({ gpus, nodes, since, until }, now) {
 // The command that says the same, or null for a workload that the command does not know by its name. The dialects of
 // gangs, which stand for the kind also where a gang cannot be used, begin with a small letter.
 export function explained({ namespace, name, kind, minMember }) {
-  const asked = minMember || kind[0] !== kind[0].toUpperCase() ? "podgroup" : EXPLAINED.includes(kind) ? kind.toLowerCase() : null;
+  const asked = minMember || kind[0] !== kind[0]?.toUpperCase() ? "podgroup" : EXPLAINED.includes(kind) ? kind.toLowerCase() : null;
   return asked && `gangline explain ${asked}/${name} -n ${namespace}`;
 }
 
