@@ -14,6 +14,7 @@ import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
+from gangline.model import Affinity, PodSpec
 from gangline.state.pods import PodInfo
 from gangline.wire.custom_resources import CLAIM, CONSUMED_CLASS, CONSUMED_REQUEST
 
@@ -135,9 +136,15 @@ class Unit:
         self.entered = now
 
     def kinds(self) -> list[PodInfo]:
-        """One member for each pod class and set of claims (GpuClaim, ResourceClaims): hints are asked about these."""
+        """One member for each pod class and set of claims (GpuClaim, ResourceClaims): hints are asked about these.
+
+        Where terms of the class follow from the labels of a pod, one member for each set of labels.
+        """
         if not self.leads:
-            self.leads = list({_kind(pod): pod for pod in self.members}.values())
+            classes = {pod.cls.id: pod.cls.spec for pod in self.members}
+            by_labels = {number for number, spec in classes.items() if _follow_from_labels(spec)}
+            kinds = {(_kind(pod), pod.labels.id if pod.cls.id in by_labels else None): pod for pod in self.members}
+            self.leads = list(kinds.values())
         return self.leads
 
     def everybody(self) -> list[PodInfo]:
@@ -172,6 +179,15 @@ def _own(annotations: Mapping[str, str]) -> Mapping[str, str]:
     if CONSUMED_REQUEST not in annotations and CONSUMED_CLASS not in annotations:
         return annotations
     return {key: value for key, value in annotations.items() if key not in (CONSUMED_REQUEST, CONSUMED_CLASS)}
+
+
+def _follow_from_labels(spec: PodSpec) -> bool:
+    """Whether terms of the spec name keys of labels whose values are those of the pod: members may need other pods."""
+    affinity = spec.affinity or Affinity()
+    sides = [side for side in (affinity.pod_affinity, affinity.pod_anti_affinity) if side is not None]
+    if any([term.match_label_keys or term.mismatch_label_keys for side in sides for term in side.required]):
+        return True
+    return any([constraint.match_label_keys for constraint in spec.topology_spread_constraints])
 
 
 def _kind(pod: PodInfo) -> Hashable:

@@ -20,6 +20,7 @@ from gangline import (
     model,
     unschedulable,
 )
+from gangline.groups.keys import KOORDINATOR_GROUP, KOORDINATOR_MIN_AVAILABLE
 from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
 from gangline.loop.watching import StoreHandler
 from gangline.model.workloads import PodGroupSpec
@@ -184,3 +185,25 @@ def test_an_answer_that_is_no_key_promises_nothing(key: Any, monkeypatch: pytest
     world.play(("bound_goes", 0))
 
     assert len(set(Follower.asked)) == 20
+
+
+@pytest.mark.parametrize("parts", ["12", "21"])
+def test_a_gang_starts_when_the_pod_comes_that_one_of_its_members_needs_by_its_labels(parts: str) -> None:
+    server = model.LabelSelector({"app": "server"})
+    term = model.PodAffinityTerm("zone", server, match_label_keys=["part"])
+    near = model.Affinity(pod_affinity=model.PodAffinity([term]))
+    world = GangWorld(more="")
+    world.node("n-0", 1)
+    world.handle.upsert(make_pod("server-2", node="n-0", labels={"app": "server", "part": "2"}))
+    note = {KOORDINATOR_GROUP: "g", KOORDINATOR_MIN_AVAILABLE: "2"}
+    for part in parts:
+        pod = make_pod(f"g-{part}", labels={"part": part}, annotations=note, scheduler_name=NAME, affinity=near)
+        world.waiting[pod.metadata.name] = pod
+        world.handle.upsert(pod)
+    world.settle()
+    assert not world.bound
+
+    world.handle.upsert(make_pod("server-1", node="n-0", labels={"app": "server", "part": "1"}))
+    world.settle()
+
+    assert sorted(world.bound) == ["g-1", "g-2"]
