@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
+from gangline.api.plugin import Clock
 from gangline.errors import (
     ApiError,
     Conflict,
@@ -79,8 +80,8 @@ class Writes:
 class Desk:
     """A reporter with everything at hand."""
 
-    def __init__(self) -> None:
-        self.client, self.clock, self.metrics = Writes(), FakeClock(), Metrics()
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.client, self.clock, self.metrics = Writes(), clock or FakeClock(), Metrics()
         self.pending = self.asked = 0
         self.recorder = EventRecorder(self.clock, "host-1")
         self.still_waiting = {"uid-p": POD}
