@@ -161,6 +161,11 @@ class Informer(Generic[T]):
         """The objects that are there."""
         return self._known.keys()
 
+    def version_of(self, namespace: str, name: str) -> int | None:
+        """The resourceVersion of an object that is there, 0 if it is no number; None if there is no such object."""
+        known = self._known.get((namespace if self.resource.namespaced else "", name))
+        return None if known is None else number(known[1])
+
     def leave(self, kept: Container[Key]) -> None:
         """Tell the handler that all objects are gone, except those in `kept`: nobody follows the resource any more."""
         for key in list(self._known):

@@ -103,7 +103,9 @@ def test_no_proxy_of_the_environment_stands_before_this_machine(
 
 
 @pytest.mark.parametrize("more", [{}, {"insecure-skip-tls-verify": True}], ids=["plain", "official"])
-@pytest.mark.parametrize(("content", "sent"), [("\n fresh \n", "Bearer fresh"), ("", "Bearer old"), (None, "Bearer old")])
+@pytest.mark.parametrize(
+    ("content", "sent"), [("\n fresh \n", "Bearer fresh"), ("", "Bearer old"), (None, "Bearer old")]
+)
 async def test_a_token_in_a_file_counts_more_than_the_token_beside_it(
     tmp_path: Path, content: str | None, sent: str, more: dict[str, Any]
 ) -> None:
@@ -118,7 +120,9 @@ async def test_a_token_in_a_file_counts_more_than_the_token_beside_it(
     assert await load(path, environ={}).authorization() == sent
 
 
-async def test_a_certificate_whose_key_is_not_written_yet_leaves_the_old_pair_in_use(certificates: Certificates) -> None:
+async def test_a_certificate_whose_key_is_not_written_yet_leaves_the_old_pair_in_use(
+    certificates: Certificates,
+) -> None:
     """A rotation replaces two files, one after the other."""
     server, context = FakeApiServer(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificates.ca)
     context.verify_mode = ssl.CERT_REQUIRED
