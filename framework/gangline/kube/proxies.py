@@ -1,5 +1,6 @@
-"""Which proxy the environment names for an API server, as the official client decides. As kubectl does, no proxy is used
-for this machine's own addresses.
+"""Which proxy the environment names for an API server, as the official client decides.
+
+As with kubectl, no proxy is used for this machine's own addresses.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class _FilesInOrder(KubeConfigMerger):
         if os.pathsep in str(self._given) and not _has_content(path):
             return
         super().load_config(path)
-        if first:
+        if first and self.config_merged is not None:
             self.config_merged.value["current-context"] = first
 
     def __init__(self, paths: str) -> None:
@@ -123,8 +123,10 @@ def _resolve_user(config: ConfigNode, context: str | None) -> float | None:
 
 
 def _find_files(user: ConfigNode) -> None:
-    """Read the files of a user as kubectl does, where the official loader does not: the content of tokenFile counts more
-    than token, and the paths of certificates begin at the folder of the user's own file, not of the cluster's.
+    """Read the files of a user as kubectl does, where the official loader does not.
+
+    The content of tokenFile counts more than token, and the paths of certificates begin at the folder of the user's own
+    file, not of the cluster's.
     """
     folder = os.path.dirname(os.path.abspath(str(user.path)))
     for key in CERTIFICATES:

@@ -127,8 +127,9 @@ class Reporter:
                 await self._room.wait()
 
     def _may_write(self, first: bool) -> bool:
-        """Whether bindings leave room for writing; the first writer may also write after a long wait. Nobody writes while
-        the API server has asked for a pause.
+        """Whether bindings leave room for writing; the first writer may also write after a long wait.
+
+        Nobody writes while the API server has asked for a pause.
         """
         if self._clock.monotonic() < self._put_off_until:
             return False
@@ -269,8 +270,9 @@ class Reporter:
         )
 
     async def _attempt(self, what: str, work: Awaitable[object]) -> GanglineError | None:
-        """Write, best effort: a failure is logged as a warning, further failures in a row for debugging only. Returns the
-        failure.
+        """Write, best effort: a failure is logged as a warning, further failures in a row for debugging only.
+
+        Returns the failure.
         """
         failure: GanglineError | None = None
         try:

@@ -73,7 +73,7 @@ def test_a_relative_path_begins_at_the_folder_of_the_file_that_has_the_user(
 
 @pytest.mark.parametrize("key", ["as", "as-uid", "as-groups", "as-user-extra"])
 def test_a_user_who_is_to_be_impersonated_is_refused_and_not_passed_over(tmp_path: Path, key: str) -> None:
-    path = kubeconfig(tmp_path / "config", users=of("user", token="x", **{key: ["somebody"]}))
+    path = kubeconfig(tmp_path / "config", users=[{"name": "lab", "user": {"token": "x", key: ["somebody"]}}])
 
     with pytest.raises(ConfigError, match=rf"users\[lab\]\.{key}: impersonation is not supported"):
         load(path, environ={})
