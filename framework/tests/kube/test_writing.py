@@ -273,7 +273,7 @@ class Talkative(Whole):
         more = (rest + reply if is_second else reply + begun) if self.connections == 1 else reply
         await super().tell(writer, more)
 
-    more = (b"", b"")
+    more: tuple[bytes, bytes] = (b"", b"")
 
 
 @pytest.mark.parametrize("length", [9, -2, None])
