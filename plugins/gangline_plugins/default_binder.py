@@ -44,7 +44,7 @@ class DefaultBinder:
         plugin asks again until the API server answers. It stops if the node is deleted, or after `cycle.bind_by`: from
         then on it sends no binding, and only finds out what has become of the last one.
         """
-        wait, unsure, sent = FIRST_WAIT, False, -math.inf
+        wait, asked_for, unsure, sent = FIRST_WAIT, 0.0, False, -math.inf
         clock = self._handle.clock
         while True:
             try:
@@ -58,11 +58,10 @@ class DefaultBinder:
                 else:
                     sent = clock.monotonic()
                     return await self._try(cycle, pod, node, unsure)
-            except Unavailable:
-                unsure = True
-            except TooManyRequests as error:
-                wait = max(wait, error.retry_after or 0.0)
-            await asyncio.sleep(wait * self._handle.random.uniform(0.5, 1.0))
+            except (TooManyRequests, Unavailable) as error:
+                unsure = unsure or isinstance(error, Unavailable)
+                asked_for = error.retry_after or 0.0
+            await asyncio.sleep(asked_for + wait * self._handle.random.uniform(0.5, 1.0))
             wait = min(2 * wait, LONGEST_WAIT)
 
     async def _try(self, cycle: Cycle, pod: PodInfo, node: str, unsure: bool) -> Status:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from gangline import ApiError, Code, Conflict, Cycle, NotFound, TooManyRequests, Unavailable, model, resources
+from gangline.simulate.time import run
 from gangline.testing import Cache, FakeHandle, cluster, make_node, make_pod, make_runtime
 from gangline_plugins.default_binder import DefaultBinder
 
@@ -80,3 +82,18 @@ async def test_a_binding_is_not_tried_again_once_the_node_has_gone_unless_it_was
 
     assert server.asked == asked and status.is_success is is_bound
     assert is_bound or status.message == "the node a that was chosen is no longer there"
+
+
+@pytest.mark.parametrize("cls", [TooManyRequests, Unavailable])
+def test_a_binding_is_not_tried_again_before_the_api_server_wants_it(cls: type[ApiError]) -> None:
+    cache = cluster([make_node("a")])
+    handle = FakeHandle(cache)
+    handle.bindings.failures += [cls(429, "", "busy", 10.0), cls(429, "", "busy", 3.0)]
+    runtime = make_runtime(cache, DefaultBinder, handle=handle)
+
+    async def story() -> float:
+        began = asyncio.get_running_loop().time()
+        assert (await runtime.bind(Cycle(), cache.record(make_pod("p")), "a")).is_success
+        return asyncio.get_running_loop().time() - began
+
+    assert 13.0 < run(story()) < 13.5

@@ -187,6 +187,8 @@ def _load_client_certificate(context: ssl.SSLContext | None, access: Access) -> 
     if context is None or not access.cert_file:
         return
     try:
+        # First into settings that nobody uses: a certificate without its key would spoil those in use.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(access.cert_file, access.key_file)
         context.load_cert_chain(access.cert_file, access.key_file)
     except (OSError, ssl.SSLError) as error:
         why = f"cannot be used: {_reason(error, access.cert_file, access.key_file)}"

@@ -50,7 +50,7 @@ class ApiStatus(msgspec.Struct, rename="camel"):
 def from_status(status: ApiStatus, retry_after: float | None = None) -> ApiError:
     """The exception for a Status; ``retry_after`` in seconds comes from the HTTP header."""
     if retry_after is None and status.details and status.details.retry_after_seconds:
-        retry_after = float(status.details.retry_after_seconds)
+        retry_after = float(min(max(0, status.details.retry_after_seconds), LONGEST_WAIT))
     default = Unavailable if status.code >= 500 else ApiError
     cls = _BY_STATUS.get(status.code, default)
     if cls is TooManyRequests and retry_after is None:

@@ -5,6 +5,8 @@ Rules
   happened in between. An object that was created again under its name is removed, then upserted.
 - Lists are read page by page, so that the objects do not take memory and time all at once.
 - Only identities and resourceVersions are kept here; the objects belong to the handler.
+- An event that is older than the state that the handler has seen of its object is passed over. After a list the
+  versions of the list count, also where they are lower than those before: etcd may have been restored.
 - An object that cannot be decoded is passed to `on_unreadable`; the handler keeps the last readable state. When the
   object is deleted the handler is told so, though it may never have seen the object.
 - `on_reached` gets each resourceVersion up to which the handler has seen everything; "" when nothing is followed.
@@ -159,6 +161,11 @@ class Informer(Generic[T]):
         """The objects that are there."""
         return self._known.keys()
 
+    def version_of(self, namespace: str, name: str) -> int | None:
+        """The resourceVersion of an object that is there, 0 if it is no number; None if there is no such object."""
+        known = self._known.get((namespace if self.resource.namespaced else "", name))
+        return None if known is None else number(known[1])
+
     def leave(self, kept: Container[Key]) -> None:
         """Tell the handler that all objects are gone, except those in `kept`: nobody follows the resource any more."""
         for key in list(self._known):
@@ -272,17 +279,28 @@ class Informer(Generic[T]):
     def _handle(self, event: WatchEvent[T]) -> None:
         self.events += 1
         self._failures = 0
-        if event.unreadable is not None:
+        if event.unreadable is not None and not self._is_late(event.unreadable.metadata):
             self._set_aside(event.unreadable)
-        if event.object is not None:
+        obj = event.object
+        if obj is not None and not self._is_late(obj.metadata, event.type is EventType.DELETED):
             if event.type is EventType.DELETED:
-                self._remove(*self._key(event.object.metadata))
+                self._remove(*self._key(obj.metadata))
             else:
-                self._upsert(event.object)
-        if event.object is not None:
+                self._upsert(obj)
             self.last_seen = number(event.resource_version)
-        if event.resource_version:
+        if event.resource_version and number(event.resource_version) >= number(self.resource_version):
             self._reach(event.resource_version)
+
+    def _is_late(self, metadata: ObjectMeta, is_deleted: bool = False) -> bool:
+        """Whether an event is older than what is known of the object with its name. A UID that was deleted never comes
+        back, so the deletion of the known object is never late.
+        """
+        uid, version = self._known.get(self._key(metadata), ("", ""))
+        if is_deleted and uid == metadata.uid:
+            return False
+        if is_deleted and uid and not version:  # the object with this UID could not be read, but it is there
+            return True
+        return 0 < number(metadata.resource_version) < number(version)
 
     def _reach(self, version: str) -> None:
         self.resource_version = version
@@ -338,7 +356,7 @@ class Informer(Generic[T]):
                 self._remove(*key)
 
     def _failed(self, error: ApiError) -> float:
-        """Decides what to do after an error, and when: watch further, or list again."""
+        """Decides what to do after an error, and when: watch further, or list again. The server's wait counts, too."""
         if isinstance(error, Forbidden) and not self._is_needed:
             self.synced.set()
         if isinstance(error, Gone | Invalid) or "Too large resource version" in error.message:
@@ -350,7 +368,7 @@ class Informer(Generic[T]):
             self._complaint = str(error)
             level = logging.WARNING if isinstance(error, Unavailable) else logging.ERROR
             log.log(level, "cannot follow %s: %s", self.resource.key, error)
-        return self._back_off()
+        return max(self._back_off(), error.retry_after or 0.0)
 
     def _broke(self, error: Exception) -> float:
         """After a fault it is unknown which objects the handler has seen, so all are listed again."""

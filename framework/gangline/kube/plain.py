@@ -45,7 +45,7 @@ def from_service_account(folder: Path, environ: Mapping[str, str]) -> Access | N
     return Access(
         server=server,
         source=str(folder),
-        authorization=f"bearer {token}".strip(),
+        authorization=header("bearer", token),
         ca_file=str(authority),
         proxy=proxy,
         valid_for=REREAD,
@@ -86,16 +86,15 @@ def from_kubeconfig(paths: list[str], context: str | None) -> Access | None:
 def _access(cluster: Mapping[str, str], user: Mapping[str, str], source: str, folder: str) -> Access:
     server = cluster["server"].rstrip("/")
     token = user.get("token")
-    if token is None and "tokenFile" in user:
-        with open(_beside(folder, user["tokenFile"])) as file:
-            token = file.read()
+    if "tokenFile" in user:
+        token = token_in(folder, user["tokenFile"]) or token
         if not token:
-            raise ValueError("the file with the token is empty")
+            raise ValueError("there is no token in the file")
     tls = server.startswith("https")
     return Access(
         server=server,
         source=source,
-        authorization=None if token is None else f"Bearer {token}".strip(),
+        authorization=None if token is None else header("Bearer", token),
         ca_file=_file(cluster, "certificate-authority", folder) if tls else None,
         cert_file=_file(user, "client-certificate", folder) if tls else None,
         key_file=_file(user, "client-key", folder) if tls else None,
@@ -103,6 +102,19 @@ def _access(cluster: Mapping[str, str], user: Mapping[str, str], source: str, fo
         proxy=proxy_for(server),
         valid_for=REREAD if "tokenFile" in user or "client-certificate" in user else None,
     )
+
+
+def token_in(folder: str, path: str) -> str:
+    """The content of a tokenFile; "" if the file cannot be read. kubectl takes its content before a token beside it."""
+    try:
+        return Path(_beside(folder, path)).read_text()
+    except (OSError, ValueError):
+        return ""
+
+
+def header(scheme: str, secret: str = "") -> str:
+    """The Authorization header; files with tokens may begin and end with lines without a token."""
+    return f"{scheme} {secret.strip()}".strip()
 
 
 def _named(entries: Any, name: Any) -> Mapping[str, Any]:

@@ -1,4 +1,7 @@
-"""Which proxy the environment names for an API server, as the official client decides."""
+"""Which proxy the environment names for an API server, as the official client decides.
+
+As with kubectl, no proxy is used for this machine's own addresses.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,16 @@ def proxy_for(server: str) -> str | None:
     """
     proxies = getproxies()
     proxy = proxies.get(urlsplit(server).scheme) or proxies.get("all")
-    return None if not proxy or is_excluded(server, proxies.get("no", "")) else proxy
+    return None if not proxy or is_loopback(server) or is_excluded(server, proxies.get("no", "")) else proxy
+
+
+def is_loopback(server: str) -> bool:
+    """Whether a URL leads to this machine. Raises ValueError for an invalid URL."""
+    host = (urlsplit(server).hostname or "").lower()
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def is_excluded(server: str, rules: str) -> bool:

@@ -25,10 +25,13 @@ from msgspec.structs import replace
 
 from gangline.errors import ConfigError
 from gangline.kube.access import REREAD, Access
-from gangline.kube.plain import namespace_in
+from gangline.kube.plain import header, namespace_in, token_in
+from gangline.kube.proxies import is_loopback
 
 EXPIRY_MARGIN = 60.0  # seconds before its end at which a token is replaced
 IN_FILES = ("tokenFile", "client-certificate", "auth-provider")  # keys of a user
+CERTIFICATES = ("client-certificate", "client-key")  # keys of a user that name files
+IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")  # keys of a user
 
 
 def from_service_account(folder: Path, environ: Mapping[str, str]) -> Access:
@@ -50,7 +53,7 @@ def from_kubeconfig(paths: list[str], context: str | None) -> Access:
     configuration = Configuration()
     beside_the_file: Any = None  # None: relative paths start at the file's folder
     with _translated(source):
-        merger = KubeConfigMerger(source)
+        merger = _FilesInOrder(source)
         if merger.config is None or not isinstance(merger.config.value, dict):
             raise ConfigError(source, "", "this is not a kubeconfig")
         valid_for = _resolve_user(merger.config, context)
@@ -58,13 +61,39 @@ def from_kubeconfig(paths: list[str], context: str | None) -> Access:
         namespace = _context(merger.config, context).safe_get("namespace") or ""
         if not isinstance(namespace, str):
             raise ConfigError(source, f"contexts[{name}].namespace", "is no text")
+        cluster = merger.config["clusters"].get_with_name(_context(merger.config, context)["cluster"])["cluster"]
         KubeConfigLoader(
             merger.config,
             active_context=context,
             config_base_path=beside_the_file,
             config_persister=merger.save_changes,
         ).load_and_set(configuration)
-    return replace(_access(configuration, source, valid_for), context=str(name), namespace=namespace)
+    access = _access(configuration, source, valid_for)
+    if proxy := cluster.safe_get("proxy-url"):  # no exception of the environment counts for it
+        access = replace(access, proxy=proxy)
+    return replace(access, context=str(name), namespace=namespace)
+
+
+class _FilesInOrder(KubeConfigMerger):
+    """Merges kubeconfig files as kubectl does: the first file that sets a value counts, and a file may be empty."""
+
+    def load_config(self, path: str) -> None:
+        """Add one file."""
+        first = self.config_merged.safe_get("current-context") if self.config_merged is not None else None
+        if os.pathsep in str(self._given) and not _has_content(path):
+            return
+        super().load_config(path)
+        if first and self.config_merged is not None:
+            self.config_merged.value["current-context"] = first
+
+    def __init__(self, paths: str) -> None:
+        self._given = paths
+        super().__init__(paths)
+
+
+def _has_content(path: str) -> bool:
+    with open(path) as file:
+        return yaml.safe_load(file) is not None
 
 
 def _resolve_user(config: ConfigNode, context: str | None) -> float | None:
@@ -83,10 +112,29 @@ def _resolve_user(config: ConfigNode, context: str | None) -> float | None:
     if not entry.value.get("user"):
         return None
     user = entry["user"]
+    if refused := next((key for key in IMPERSONATION if user.safe_get(key)), None):
+        raise ConfigError(str(user.path), f"users[{name}].{refused}", "impersonation is not supported")
+    if "auth-provider" not in user:
+        _find_files(user)
     if "exec" in user and "auth-provider" not in user:  # the order that the loader has too
         cluster: Any = config["clusters"].get_with_name(chosen["cluster"])
         return _run_exec_plugin(user, cluster["cluster"], f"users[{name}].exec")
     return REREAD if any(key in user for key in IN_FILES) else None
+
+
+def _find_files(user: ConfigNode) -> None:
+    """Read the files of a user as kubectl does, where the official loader does not.
+
+    The content of tokenFile counts more than token, and the paths of certificates begin at the folder of the user's own
+    file, not of the cluster's.
+    """
+    folder = os.path.dirname(os.path.abspath(str(user.path)))
+    for key in CERTIFICATES:
+        if isinstance(path := user.safe_get(key), str) and path:
+            user.value[key] = os.path.join(folder, path)
+    path = user.safe_get("tokenFile")
+    if isinstance(path, str) and path and "token" in user and (token := token_in(folder, path)):
+        user.value["token"] = token
 
 
 def _context(config: ConfigNode, name: str | None) -> ConfigNode:
@@ -137,12 +185,13 @@ def _base64(text: str) -> str:
 def _access(configuration: Configuration, source: str, valid_for: float | None) -> Access:
     authorization = configuration.api_key.get("BearerToken")
     proxy = configuration.proxy
-    if proxy and should_bypass_proxies(configuration.host, configuration.no_proxy or ""):
+    exceptions = configuration.no_proxy or ""
+    if proxy and (is_loopback(configuration.host) or should_bypass_proxies(configuration.host, exceptions)):
         proxy = None
     return Access(
         server=configuration.host,
         source=source,
-        authorization=authorization.strip() if authorization else None,
+        authorization=header(*authorization.split(" ", 1)) if authorization else None,
         ca_file=configuration.ssl_ca_cert,
         cert_file=configuration.cert_file,
         key_file=configuration.key_file,

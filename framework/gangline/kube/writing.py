@@ -29,6 +29,10 @@ Posts = Sequence[tuple[str, bytes]]
 """The target and the body of each request."""
 
 
+LARGEST_ANSWERS = 32 << 20
+"""Bytes of the answers to requests that are sent together; an object in etcd has 1.5 MiB at most."""
+
+
 class HttpAnswer(NamedTuple):
     """A whole answer of the API server. Of the head of a success nothing but the status has to be known."""
 
@@ -82,7 +86,7 @@ class KeptWriter:
 
         This takes half the CPU time of the same requests one after the other. If the connection breaks or the time is
         over, the answers that have come are returned; which of the other requests were carried out is unknown then. If
-        none has come, raises as `request`. The phrases of the answers are left out.
+        none has come, raises as `request`.
         """
         whole = [self._whole("POST", target, headers, body) for target, body in posts]
         return await self._exchange(b"".join(whole), len(whole))
@@ -145,12 +149,14 @@ class _WritingConnection(HttpConnection):
         self._timer: asyncio.TimerHandle | None = None
         self._received: list[bytes] = []
         """All bytes since the request."""
+        self._size = 0
+        """Their number."""
         self._body: list[bytes] = []
 
     async def request(self, data: bytes, number: int) -> Sequence[HttpAnswer]:
         """Send so many requests and wait for the whole answers; see `KeptWriter.post_at_once`."""
         self._waiter = self._loop.create_future()
-        self._received, self._body = [], []
+        self._received, self._size, self._body = [], 0, []
         self._number, self._answers = number, []
         self._due = self._loop.time() + self._seconds
         if self._timer is None:
@@ -198,9 +204,19 @@ class _WritingConnection(HttpConnection):
     def data_received(self, data: bytes) -> None:
         """The server has sent a part of an answer."""
         self._received.append(data)
+        self._size += len(data)
+        if self._size > LARGEST_ANSWERS:
+            self.fail(ConnectionError("the answer is too large"))
+            self.close()
+            return
         super().data_received(data)
 
     # From the parser
+
+    def on_message_begin(self) -> None:
+        """The head of an answer begins."""
+        if self._waiter is None or self._waiter.done():
+            self.close()  # nobody has asked for another answer
 
     def on_body(self, body: bytes) -> None:
         """Part of the body."""
@@ -215,9 +231,9 @@ class _WritingConnection(HttpConnection):
         self.is_open = self.is_open and self._parser.should_keep_alive()
         if self._waiter is not None and not self._waiter.done():
             phrase, retry_after = "", None
-            if status >= 300 and self._number == 1:
-                head = _RefusalHead(b"".join(self._received))
-                phrase, retry_after = head.phrase, head.retry_after
+            if status >= 300:
+                heads = _RefusalHeads(b"".join(self._received)).found
+                phrase, retry_after = heads[len(self._answers)]
             self._answers.append(HttpAnswer(status, phrase, retry_after, b"".join(self._body)))
             self._body = []
             if len(self._answers) == self._number:
@@ -226,38 +242,37 @@ class _WritingConnection(HttpConnection):
             self.close()
 
 
-class _RefusalHead:
-    """What has to be known of the head of an answer that is no success, read from all bytes since the request."""
-
-    phrase = ""
-    retry_after: str | None = None
+class _RefusalHeads:
+    """What has to be known of the heads of answers that are no successes, read from all bytes since the request."""
 
     def __init__(self, received: bytes) -> None:
+        self.found: list[tuple[str, str | None]] = []
+        """The phrase and the Retry-After of each answer."""
+        self._phrase = ""
+        self._retry_after: str | None = None
         self._parser = httptools.HttpResponseParser(self)
-        self._is_whole = False
-        with suppress(httptools.HttpParserError, httptools.HttpParserUpgrade):  # what comes after is not of the answer
+        with suppress(httptools.HttpParserError, httptools.HttpParserUpgrade):  # what comes after is not of the answers
             self._parser.feed_data(received)
 
     # From the parser
 
     def on_message_begin(self) -> None:
-        """An answer begins; one before it was an interim answer, or this one is not asked for."""
-        if not self._is_whole:
-            self.phrase, self.retry_after = "", None
+        """An answer begins, perhaps an interim one."""
+        self._phrase, self._retry_after = "", None
 
     def on_status(self, phrase: bytes) -> None:
         """The reason phrase, perhaps in parts."""
-        if not self._is_whole:
-            self.phrase += phrase.decode("latin-1")
+        self._phrase += phrase.decode("latin-1")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
-        if not self._is_whole and name.lower() == b"retry-after":
-            self.retry_after = value.decode("latin-1")
+        """One header, or a trailer, which comes too late to count."""
+        if name.lower() == b"retry-after":
+            self._retry_after = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        """A head is whole: that of the answer itself or of an interim answer."""
-        self._is_whole = self._parser.get_status_code() >= 200
+        """A head is whole: that of an answer itself or of an interim answer."""
+        if self._parser.get_status_code() >= 200:
+            self.found.append((self._phrase, self._retry_after))
 
 
 def check(may_send: MaySend) -> None:

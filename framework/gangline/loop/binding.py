@@ -169,7 +169,17 @@ class Binder:
     async def _told(self, members: Sequence[Decision]) -> None:
         """Write for which nodes these pods are meant, with the usual limit on concurrency."""
         if self._expect is not None:
-            await self._each(members, self._expect, lambda: False)
+            await self._each(members, self._write_node, lambda: False)
+
+    async def _write_node(self, decision: Decision) -> Status:
+        """Write for which node a pod is meant. A fault is only reported, because the binding does not depend on it."""
+        if self._expect is None:
+            return SKIP
+        try:
+            return await self._expect(decision)
+        except Exception as error:
+            self._fault("binding", error)
+            return SUCCESS
 
     async def _verdict(self, decision: Decision) -> Status:
         """Wait until every plugin allows the pod, one rejects it, or the first time-out passes."""
@@ -330,7 +340,7 @@ class Binder:
         try:
             done, _ = await asyncio.wait([working], timeout=SOON)
             if not done:
-                await self._expect(decision)
+                await self._write_node(decision)
             return await working
         finally:
             if not working.done():
@@ -399,6 +409,11 @@ class _Barrier:
 async def _answer(
     member: Decision, step: Callable[[Decision], Awaitable[Status]], answer: asyncio.Future[Status]
 ) -> None:
-    status = await step(member)
+    try:
+        status = await step(member)
+    except Exception as error:
+        if not answer.done():  # else the group would wait for ever
+            answer.set_result(Status(Code.ERROR, (f"{type(error).__name__}: {error}",)))
+        raise
     if not answer.done():  # the answer is done if the group was cancelled meanwhile
         answer.set_result(status)

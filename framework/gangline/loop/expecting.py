@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 
 from gangline.deciding.scheduling import Decision
-from gangline.errors import ApiError
+from gangline.errors import GanglineError
 from gangline.failpoints import failpoint
 from gangline.kube.interface import Client, PatchKind
 from gangline.kube.resources import PODS
@@ -37,7 +37,7 @@ class ExpectedPlacements:
             await self._client.patch(
                 PODS, pod.name, patch, namespace=pod.namespace, subresource="status", kind=PatchKind.MERGE
             )
-        except ApiError as error:
+        except GanglineError as error:
             log.warning("pod %s: could not write its nomination to node %s: %s", pod.key, node, error)
         failpoint("nominate.after-write")
         return SUCCESS

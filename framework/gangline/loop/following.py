@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -15,6 +15,7 @@ from gangline.kube.optional import OptionalInformer
 from gangline.kube.resources import CONFIG_MAPS, NODES, PODS, PVCS, PVS, RESOURCE_CLAIMS, STORED, Selection
 from gangline.loop.quarantine import Quarantine, what_a_pod_takes
 from gangline.loop.watching import Cluster, NodeHandler, PodHandler, StoreHandler
+from gangline.model import HasMetadata
 from gangline.telemetry.metrics import Metrics
 
 WRITTEN = frozenset((PODS, PVCS, PVS, CONFIG_MAPS, RESOURCE_CLAIMS))
@@ -147,9 +148,14 @@ class Informers:
     def _stored(self, selection: Selection[Any], kind: type[Informer[Any]] = Informer) -> Informer[Any]:
         handler = StoreHandler(self._cluster, selection.resource)
         is_whole = selection == Selection(selection.resource, is_needed=selection.is_needed)
-        return self._informer(
-            selection, self._guarded(selection, handler), kind, handler.reached if is_whole else lambda version: None
-        )
+        guarded = self._guarded(selection, handler)
+        if is_whole:
+            return self._informer(selection, guarded, kind, handler.reached)
+        return self._informer(selection, guarded, kind, first=_Overlapping(guarded, lambda: self._of(selection)))
+
+    def _of(self, selection: Selection[Any]) -> list[Informer[Any]]:
+        """The informers of all selections of the same kind that plugins watch."""
+        return [each for each in self._followed.values() if each.resource == selection.resource]
 
     def _guarded(self, selection: Selection[Any], handler: Handler[Any]) -> Quarantine[Any]:
         return Quarantine(selection.resource, handler, self._cluster.recorder, self._metrics)
@@ -160,11 +166,13 @@ class Informers:
         guarded: Quarantine[Any],
         kind: type[Informer[Any]] = Informer,
         on_reached: Callable[[str], None] = lambda version: None,
+        first: Handler[Any] | None = None,
     ) -> Informer[Any]:
+        """An informer that tells `first`, or else `guarded`."""
         return kind(
             self._client,
             selection.resource,
-            guarded,
+            first or guarded,
             namespace=selection.namespace or None,
             label_selector=selection.label_selector,
             field_selector=selection.field_selector,
@@ -174,3 +182,29 @@ class Informers:
             is_needed=selection.is_needed,
             random=self._random,
         )
+
+
+class _Overlapping:
+    """Stands before the handler of a kind of which several selections may be followed.
+
+    The watch of one selection may be slower than that of another one: a state is passed over if another watch has told
+    a newer one, and an object is gone only when no selection has it any more.
+    """
+
+    def __init__(self, handler: Handler[Any], same_kind: Callable[[], Sequence[Informer[Any]]]) -> None:
+        self._handler = handler
+        self._same_kind = same_kind
+
+    def upsert(self, obj: HasMetadata, /) -> None:
+        """An object exists, or has changed."""
+        metadata = obj.metadata
+        if not any(
+            (each.version_of(metadata.namespace, metadata.name) or 0) > number(metadata.resource_version)
+            for each in self._same_kind()
+        ):
+            self._handler.upsert(obj)
+
+    def remove(self, namespace: str, name: str, uid: str, /) -> None:
+        """An object is in this selection no longer."""
+        if all(each.version_of(namespace, name) is None for each in self._same_kind()):
+            self._handler.remove(namespace, name, uid)

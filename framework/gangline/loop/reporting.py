@@ -1,13 +1,16 @@
 """Writes the events and conditions of the recorder: bindings come first.
 
-Conditions and events are written when no binding is pending, or when they have waited for long.
+Conditions and events are written when no binding is pending, or when they have waited for long. What the API server
+puts off (429) is written again after the pause that it asks for, and meanwhile nothing else is written. Another failure
+loses an event, and is logged.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import math
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from weakref import WeakSet
 
@@ -15,7 +18,7 @@ import msgspec
 
 from gangline.api.plugin import Clock
 from gangline.clock import rfc3339
-from gangline.errors import Conflict, GanglineError, NotFound, TooManyRequests, Unavailable
+from gangline.errors import ApiError, Conflict, GanglineError, NotFound, TooManyRequests, Unavailable
 from gangline.kube.interface import Client, PatchKind
 from gangline.kube.resources import (
     EVENTS,
@@ -69,6 +72,8 @@ class Reporter:
         self._dropped = 0
         self._waiting_since: float | None = None
         self._failures = 0
+        self._put_off_until = -math.inf
+        """Until when the API server wants no more writes, on the monotonic clock."""
         self._written_from: WeakSet[PodInfo] = WeakSet()
         """The records of pods to which a condition may have been written since: they do not show it. The watch replaces
         them.
@@ -122,7 +127,12 @@ class Reporter:
                 await self._room.wait()
 
     def _may_write(self, first: bool) -> bool:
-        """Whether bindings leave room for writing; the first writer may also write after a long wait."""
+        """Whether bindings leave room for writing; the first writer may also write after a long wait.
+
+        Nobody writes while the API server has asked for a pause.
+        """
+        if self._clock.monotonic() < self._put_off_until:
+            return False
         if self._pending_bindings() == 0:
             self._waiting_since = None
             self._room.set()
@@ -151,20 +161,45 @@ class Reporter:
         if event is None:
             return False
         if isinstance(event, Repeated):
-            await self._attempt(f"event {event.event.metadata.name}", self._write_again(event.event))
+            error = await self._attempt(f"event {event.event.metadata.name}", self._write_again(event.event))
+            await self._put_off([event], [error])
         else:
             await self._write_new(event)
         return True
+
+    async def _put_off(self, events: Sequence[Event | Repeated], errors: Sequence[GanglineError | None]) -> None:
+        """Events that the API server had no time for are written again, after the time that it asks for."""
+        pause = 0.0
+        for event, error in zip(events, errors, strict=True):
+            if isinstance(error, TooManyRequests):
+                pause = max(pause, self._asked_for(error))
+                self._recorder.put_off(event)
+        if pause:
+            await asyncio.sleep(pause)
+
+    def _pause_after(self, error: ApiError) -> float:
+        """The pause in seconds before a condition is tried again."""
+        if isinstance(error, TooManyRequests):
+            return self._asked_for(error)
+        return IDLE if isinstance(error, Conflict) else PAUSE
+
+    def _asked_for(self, error: TooManyRequests) -> float:
+        """The pause in seconds that the API server asks for; all writers keep it."""
+        pause = PAUSE if error.retry_after is None else max(error.retry_after, IDLE)
+        self._put_off_until = max(self._put_off_until, self._clock.monotonic() + pause)
+        return pause
 
     async def _write_new(self, event: Event) -> None:
         """Create an event, and with it those that wait next: requests that are sent at once cost less."""
         events = [event, *self._recorder.next_new_events(AT_ONCE - 1)]
         if len(events) == 1:
             new = self._client.create(EVENTS, event, namespace=event.metadata.namespace)
-            await self._attempt(f"event {event.metadata.name}", new)
-            return
-        for each, error in zip(events, await self._client.create_all(EVENTS, events), strict=True):
-            self._note(f"event {each.metadata.name}", error)
+            errors: Sequence[GanglineError | None] = [await self._attempt(f"event {event.metadata.name}", new)]
+        else:
+            errors = await self._client.create_all(EVENTS, events)
+            for each, error in zip(events, errors, strict=True):
+                self._note(f"event {each.metadata.name}", error)
+        await self._put_off(events, errors)
 
     async def _write_again(self, event: Event) -> None:
         """Count an event in its series; an event that the API server does not have is created."""
@@ -196,7 +231,7 @@ class Reporter:
             )
         except (Conflict, Unavailable, TooManyRequests) as error:
             self._recorder.restore(condition)
-            await asyncio.sleep(IDLE if isinstance(error, Conflict) else PAUSE)
+            await asyncio.sleep(self._pause_after(error))
             if not isinstance(error, Conflict):
                 raise
 
@@ -211,7 +246,7 @@ class Reporter:
             await self._patch_group(condition)
         except (Conflict, Unavailable, TooManyRequests) as error:
             again = True
-            await asyncio.sleep(IDLE if isinstance(error, Conflict) else PAUSE)
+            await asyncio.sleep(self._pause_after(error))
             if not isinstance(error, Conflict):
                 raise
         finally:
@@ -234,14 +269,18 @@ class Reporter:
             kind=kind,
         )
 
-    async def _attempt(self, what: str, work: Awaitable[object]) -> None:
-        """Write, best effort: a failure is logged as a warning, further failures in a row for debugging only."""
+    async def _attempt(self, what: str, work: Awaitable[object]) -> GanglineError | None:
+        """Write, best effort: a failure is logged as a warning, further failures in a row for debugging only.
+
+        Returns the failure.
+        """
+        failure: GanglineError | None = None
         try:
             await work
         except GanglineError as error:
-            self._note(what, error)
-        else:
-            self._note(what, None)
+            failure = error
+        self._note(what, failure)
+        return failure
 
     def _note(self, what: str, error: GanglineError | None) -> None:
         """A write has ended, with an error or without; that an object is gone is no failure."""

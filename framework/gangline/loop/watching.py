@@ -228,6 +228,9 @@ class StoreHandler:
         """An object exists, or has changed. Raises InvalidObject."""
         bounds.check(cast(msgspec.Struct, obj))
         old = self._store.get(obj.metadata.name, obj.metadata.namespace)
+        if old is not None and old.metadata.uid != obj.metadata.uid:  # another selection has the object of old still
+            self.remove(obj.metadata.namespace, obj.metadata.name, old.metadata.uid)
+            old = None
         self._store.upsert(obj)
         action = Action.ADD if old is None else Action.UPDATE_OTHER
         self._cluster.happened(self._key, action, old, obj)

@@ -6,13 +6,14 @@ Rules:
 - A series is written again after SERIES_PAUSE seconds at the earliest, if it has grown meanwhile.
 - An object gets at most BURST warnings at once, and one more each PAUSE seconds: an object with a new fault each time
   must not fill the API server. Further warnings count as dropped.
-- If too many events wait, the newest are dropped and counted. Conditions are never dropped: the latest one is written.
+- If too many events wait, the newest are dropped and counted. An event that the API server has put off waits again,
+  before all others. Conditions are never dropped: the latest one is written.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -106,6 +107,8 @@ class EventRecorder:
         self._written: OrderedDict[_Key, tuple[str, int]] = OrderedDict()
         self._resting: OrderedDict[_Key, _Saying] = OrderedDict()
         """The series that were written less than SERIES_PAUSE ago, with the repetitions since; the next due first."""
+        self._put_off: deque[Event | Repeated] = deque()
+        """Events that the API server had no time for; they are written first."""
         self._warned: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """For each object the warnings that count against BURST, and the time of that number; last warned last."""
         self._conditions: OrderedDict[str, Condition] = OrderedDict()
@@ -136,10 +139,22 @@ class EventRecorder:
         if saying is not None:
             saying.count += 1
             saying.last = now
-        elif len(self._waiting) >= MOST_WAITING or (kind == "Warning" and not self._may_warn(key.uid, now)):
+        elif self._is_full or (kind == "Warning" and not self._may_warn(key.uid, now)):
             self.dropped += 1
         else:
             self._waiting[key] = _Saying(regarding, reporter, now, now)
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._waiting) + len(self._put_off) >= MOST_WAITING
+
+    def put_off(self, event: Event | Repeated) -> None:
+        """The API server had no time for an event that was handed out: the event is handed out again."""
+        if self._is_full:
+            self.dropped += 1
+            return
+        self._put_off.append(event)
+        self._wake()
 
     def _wake(self) -> None:
         for wake in self.wakers:
@@ -197,7 +212,7 @@ class EventRecorder:
     @property
     def waiting(self) -> int:
         """The number of events and conditions that have not been handed out."""
-        return len(self._waiting) + len(self._conditions) + len(self._group_conditions)
+        return len(self._waiting) + len(self._put_off) + len(self._conditions) + len(self._group_conditions)
 
     def next_condition(self) -> Condition | None:
         """The oldest waiting condition, to be written now."""
@@ -205,6 +220,8 @@ class EventRecorder:
 
     def next_event(self) -> Event | Repeated | None:
         """The oldest waiting event, to be created, or to be counted in a series."""
+        if self._put_off:
+            return self._put_off.popleft()
         if not self._waiting:
             return None
         key, saying = self._waiting.popitem(last=False)
@@ -224,11 +241,17 @@ class EventRecorder:
     def next_new_events(self, most: int) -> list[Event]:
         """The oldest waiting events, up to the first one that has been written before."""
         found: list[Event] = []
-        while len(found) < most and self._waiting and next(iter(self._waiting)) not in self._written:
+        while len(found) < most and self._is_next_new():
             event = self.next_event()
             assert isinstance(event, Event)
             found.append(event)
         return found
+
+    def _is_next_new(self) -> bool:
+        """Whether there is a next event, which is to be created."""
+        if self._put_off:
+            return isinstance(self._put_off[0], Event)
+        return bool(self._waiting) and next(iter(self._waiting)) not in self._written
 
     def _rest(self, key: _Key, saying: _Saying) -> None:
         """The series is being written: from now on its repetitions are only counted, for SERIES_PAUSE seconds."""

@@ -44,15 +44,26 @@ class Peer:
                     break
                 if reply == b"never":
                     await reader.read()
-                for byte in (reply[i : i + 7] for i in range(0, len(reply), 7)):
-                    writer.write(byte)
-                    await writer.drain()
+                await self.tell(writer, reply)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         writer.close()
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
         self.closed.release()
+
+    async def tell(self, writer: asyncio.StreamWriter, reply: bytes) -> None:
+        for start in range(0, len(reply), 7):
+            writer.write(reply[start : start + 7])
+            await writer.drain()
+
+
+class Whole(Peer):
+    """The same, with each reply in one piece."""
+
+    async def tell(self, writer: asyncio.StreamWriter, reply: bytes) -> None:
+        writer.write(reply)
+        await writer.drain()
 
 
 @asynccontextmanager
@@ -236,3 +247,49 @@ async def test_requests_that_are_sent_at_once_and_get_no_answer_fail_as_one() ->
     async with talking(Peer(b"hang up")) as writer:
         with pytest.raises(ConnectionError):
             await writer.post_at_once(POSTS, {})
+
+
+async def test_each_refusal_of_requests_that_are_sent_at_once_says_how_long_to_wait() -> None:
+    hints = b"HTTP/1.1 103 Early Hints\r\nRetry-After: 9\r\n\r\n"
+    busy, trailers = "429 Too Many Requests", b"0\r\nRetry-After: 8\r\n\r\n"
+    chunked = b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n" + trailers
+    peer = Peer(hints + reply(busy, b"no", "RETRY-AFTER: 3"), chunked, reply(busy, b"", "Retry-After: 5"))
+    async with talking(peer) as writer:
+        answers = await writer.post_at_once(POSTS, {})
+
+    assert [(answer.phrase, answer.retry_after) for answer in answers] == [
+        ("Too Many Requests", "3"),
+        ("Busy", None),
+        ("Too Many Requests", "5"),
+    ]
+
+
+class Talkative(Whole):
+    """After the first answer a connection begins another one, and goes on with it before the second answer."""
+
+    async def tell(self, writer: asyncio.StreamWriter, reply: bytes) -> None:
+        begun, rest = self.more
+        is_second = len(self.requests) > 1
+        more = (rest + reply if is_second else reply + begun) if self.connections == 1 else reply
+        await super().tell(writer, more)
+
+    more: tuple[bytes, bytes] = (b"", b"")
+
+
+@pytest.mark.parametrize("length", [9, -2, None])
+async def test_an_answer_that_nobody_asked_for_is_not_taken_for_the_next_one(length: int | None) -> None:
+    peer, unasked = Talkative(reply(), reply()), reply("500 Oops")
+    peer.more = unasked[:length], unasked[length:] if length else b""
+    async with talking(peer) as writer:
+        answers = [await writer.request("POST", "/", {}, b"") for _ in range(2)]
+
+    assert [answer.status for answer in answers] == [201, 201]
+    assert peer.connections == 2
+
+
+async def test_an_answer_without_an_end_is_cut_off_and_is_an_error() -> None:
+    part = b"x" * (1 << 20)
+    endless = b"HTTP/1.1 201 Created\r\nContent-Length: 99999999999\r\n\r\n" + part * 33
+    async with talking(Whole(endless)) as writer:
+        with pytest.raises(ConnectionError, match="the answer is too large"):
+            await writer.request("POST", "/", {}, b"")

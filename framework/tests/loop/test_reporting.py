@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
+from gangline.api.plugin import Clock
 from gangline.errors import (
     ApiError,
     Conflict,
@@ -79,15 +80,16 @@ class Writes:
 class Desk:
     """A reporter with everything at hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
         self.client, self.clock, self.metrics = Writes(), FakeClock(), Metrics()
+        used = clock or self.clock
         self.pending = self.asked = 0
-        self.recorder = EventRecorder(self.clock, "host-1")
+        self.recorder = EventRecorder(used, "host-1")
         self.still_waiting = {"uid-p": POD}
         self.reporter = Reporter(
             cast(Client, self.client),
             self.recorder,
-            self.clock,
+            used,
             self.metrics,
             self._pending,
             self.still_waiting.get,
