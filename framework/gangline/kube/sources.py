@@ -54,6 +54,7 @@ def from_kubeconfig(paths: list[str], context: str | None) -> Access:
     beside_the_file: Any = None  # None: relative paths start at the file's folder
     with _translated(source):
         merger = _FilesInOrder(source)
+        config: Any = merger.config
         if merger.config is None or not isinstance(merger.config.value, dict):
             raise ConfigError(source, "", "this is not a kubeconfig")
         valid_for = _resolve_user(merger.config, context)
@@ -61,7 +62,7 @@ def from_kubeconfig(paths: list[str], context: str | None) -> Access:
         namespace = _context(merger.config, context).safe_get("namespace") or ""
         if not isinstance(namespace, str):
             raise ConfigError(source, f"contexts[{name}].namespace", "is no text")
-        cluster = merger.config["clusters"].get_with_name(_context(merger.config, context)["cluster"])["cluster"]
+        cluster: ConfigNode = config["clusters"].get_with_name(_context(config, context)["cluster"])["cluster"]
         KubeConfigLoader(
             merger.config,
             active_context=context,
