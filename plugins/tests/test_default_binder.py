@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gangline import ApiError, Code, Conflict, Cycle, NotFound, TooManyRequests, Unavailable, model, resources
-from gangline.simulate.time import run
+from gangline.simulate import run
 from gangline.testing import Cache, FakeHandle, cluster, make_node, make_pod, make_runtime
 from gangline_plugins.default_binder import DefaultBinder
 
