@@ -114,8 +114,9 @@ class Hooks:
 
         Pods of one class for which every plugin answers the same are alike: a result for one holds for all. The
         verdicts of plugins that declare `reads` are kept for all like pods. So such a plugin answers equal values only
-        where its verdicts are equal, and hints of its events read no more of a pod. `annotations` are those of the pod and its owners, as from `handle.workload(pod)`.
-        Called in each attempt, for each member of a group, so it has to be quick.
+        where its verdicts are equal, and the hints of its events read no more of a pod. `annotations` are those of the
+        pod and its owners, as from `handle.workload(pod)`. Called in each attempt, for each member of a group, so it
+        has to be quick.
         """
 
     @hookspec
