@@ -28,7 +28,11 @@ from typing import Any, NoReturn
 import pytest
 
 PIECE = 120
-"""The most tests of a piece: whole files, as a rule, whose tests share what takes long to make."""
+"""The most tests of a piece: whole files, as a rule, whose tests share what takes long to make. The last pieces are
+smaller, so that all processes end at about the same time.
+"""
+SHARE = 16
+"""A piece has at most this part of the tests that are left."""
 _PLACE = struct.Struct("=II")
 
 
@@ -147,10 +151,13 @@ class _Round:
 
 def _pieces(items: Sequence[pytest.Item], tests: Sequence[int]) -> Iterator[tuple[int, int]]:
     """The first and the last test of each piece: consecutive tests of one file."""
+    left = len(tests)
     for _, alike in groupby(enumerate(tests), lambda each: (items[each[1]].path, each[1] - each[0])):
         run = [test for _, test in alike]
-        for start in range(0, len(run), PIECE):
-            part = run[start : start + PIECE]
+        while run:
+            size = min(PIECE, 1 + left // SHARE)
+            part, run = run[:size], run[size:]
+            left -= len(part)
             yield part[0], part[-1]
 
 
