@@ -80,7 +80,12 @@ class Gone:
     name: str
 
 
-Step = Created | Decided | Deleted | Changed | Given | Gone
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """A step: the story waits until the scheduler gives none of the story's free devices away."""
+
+
+Step = Created | Decided | Deleted | Changed | Given | Gone | Withheld
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from gangline_e2e.claims.building import (
     Given,
     Gone,
     Story,
+    Withheld,
     claim,
     class_,
     devices,
@@ -35,6 +36,7 @@ TAINTS = (
         [
             pod("p", "one", at="a"),
             Created(rule()),
+            Withheld(),
             pod("q", "two", refused=FULL),
             pod("r", "one", at="a"),
             Deleted("DeviceTaintRule", "@rule"),
@@ -291,6 +293,7 @@ ALONE = (
             {**rule(), "spec": {"deviceSelector": {}, "taint": {"key": "example.com/x", "effect": "NoSchedule"}}},
         ],
         [
+            Withheld(),
             pod("p", "one", refused=FULL),
             Deleted("DeviceTaintRule", "@rule"),
             Decided("@p", at="a"),
@@ -306,7 +309,7 @@ ALONE = (
             ONE,
             {**rule(), "spec": {"taint": {"key": "example.com/x", "effect": "NoSchedule"}}},
         ],
-        [pod("p", "one", refused=FULL), Deleted("DeviceTaintRule", "@rule"), Decided("@p", at="a")],
+        [Withheld(), pod("p", "one", refused=FULL), Deleted("DeviceTaintRule", "@rule"), Decided("@p", at="a")],
         {"one": ["gpu=gpu-0"]},
     ),
     Story(

@@ -10,7 +10,21 @@ from itertools import count
 from typing import Any
 
 from gangline_e2e.api import Api
-from gangline_e2e.claims.building import API, Changed, Created, Decided, Deleted, Given, Gone, Step, Story
+from gangline_e2e.claims.building import (
+    API,
+    Changed,
+    Created,
+    Decided,
+    Deleted,
+    Given,
+    Gone,
+    Step,
+    Story,
+    Withheld,
+    claim,
+    exactly,
+    pod,
+)
 from gangline_e2e.errors import Refused, WaitedTooLong
 from gangline_e2e.workloads import IMAGE, Manifest, Manifests
 
@@ -84,8 +98,8 @@ async def _is_settled(api: Api) -> bool:
     with suppress(Refused):  # the API server may have no such groups
         there += await api.list(_collection(api, "PodGroup"))
     uids = {each["metadata"]["uid"] for each in there}
-    for claim in claims:
-        metadata, status = claim["metadata"], claim.get("status", {})
+    for held in claims:
+        metadata, status = held["metadata"], held.get("status", {})
         users = {each["uid"] for each in (*metadata.get("ownerReferences", []), *status.get("reservedFor", []))}
         is_freed = bool(status.get("allocation")) or not metadata.get("finalizers")
         if "deletionTimestamp" in metadata or not users <= uids or not is_freed:
@@ -112,6 +126,8 @@ async def _take(api: Api, story: Story, step: Step, outcome: Outcome) -> None:
             await _devices(api, story, step)
         case Gone():
             await _gone(api, f"{_collection(api, step.kind)}/{story.told(step.name)}")
+        case Withheld():
+            await _withheld(api, story)
 
 
 async def _gone(api: Api, path: str) -> None:
@@ -137,20 +153,45 @@ async def _forgotten(api: Api, node: str) -> None:
     async def is_forgotten() -> bool:
         probe = f"{node}-{next(tries)}"
         await api.create(_probe(probe, node))
-        found = ""
-
-        async def is_tried() -> bool:
-            nonlocal found
-            now = await api.get(f"{api.pods}/{probe}")
-            found = now["spec"].get("nodeName", "")
-            return bool(found or _reason(now))
-
-        await api.until(is_tried, f"{probe} is decided", DECIDED_S)
+        found = await _tried(api, probe)
         await api.delete(f"{api.pods}/{probe}", at_once=True)
         return not found
 
     with suppress(WaitedTooLong):
         await api.until(is_forgotten, f"the scheduler knows that {node} is gone", DECIDED_S)
+
+
+async def _withheld(api: Api, story: Story) -> None:
+    """Wait until the scheduler knows the taints of the free devices, as it reads rules and slices by watches of their
+    own: it gives the devices to no claim.
+    """
+    tries = count()
+
+    async def is_withheld() -> bool:
+        name = f"probe{next(tries)}"
+        await api.create(story.told(claim(name, exactly())))
+        await api.create(story.told(pod(name, name).manifest))
+        found = await _tried(api, story.told(f"@{name}"))
+        for kind in ("Pod", "ResourceClaim"):
+            await api.delete(f"{_collection(api, kind)}/{story.told(f'@{name}')}", at_once=True)
+        return not found
+
+    with suppress(WaitedTooLong):
+        await api.until(is_withheld, f"the devices of {story.name} are withheld", DECIDED_S)
+
+
+async def _tried(api: Api, name: str) -> str:
+    """The node of a pod, or "", when the scheduler has tried the pod."""
+    found = ""
+
+    async def is_tried() -> bool:
+        nonlocal found
+        now = await api.get(f"{api.pods}/{name}")
+        found = now["spec"].get("nodeName", "")
+        return bool(found or _reason(now))
+
+    await api.until(is_tried, f"{name} is decided", DECIDED_S)
+    return found
 
 
 def _probe(name: str, node: str) -> Manifest:
