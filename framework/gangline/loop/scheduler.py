@@ -62,6 +62,8 @@ from gangline.telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
+SPAWNED_WITHIN = 2.0
+"""Seconds for which a leader that is told to stop waits for spawned work of plugins: the rest of a gang is evicted."""
 FINISHING = 5.0
 """Seconds that a leader which is told to stop may take to carry out the bindings that have begun."""
 FRESH = 5.0
@@ -337,7 +339,8 @@ class Scheduler:
             group.create_task(self._cycles.run())
 
     async def finish(self) -> bool:
-        """Decide no more, and carry out the bindings that have begun; to be called before `lead` is cancelled.
+        """Decide no more, and carry out what has begun: bindings, and work that plugins have spawned, for example
+        evictions. To be called before `lead` is cancelled.
 
         Returns whether no binding is under way any more: at once if this process does not lead, after `FINISHING`
         seconds at the latest. After the last binding it waits for the watches to show what was written, for at most
@@ -354,6 +357,9 @@ class Scheduler:
             under_way = self.binder.pending + self.binder.slow
             log.warning("stopping with %d bindings under way: %g s have passed", under_way, FINISHING)
             return False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SPAWNED_WITHIN):
+                await self._in_use.services.background.finished()
         with suppress(TimeoutError):
             async with asyncio.timeout(TOLD_WITHIN):
                 await self.informers.confirmed(self._options.writes)

@@ -55,6 +55,11 @@ class Background:
             if self._is_over:
                 _end_soon(task)
 
+    async def finished(self) -> None:
+        """Wait until no spawned work is left."""
+        while self._spawned:
+            await asyncio.wait(tuple(self._spawned))
+
     def start(self, group: asyncio.TaskGroup, only_spawned: bool = False) -> None:
         """This process leads now: start the work in this task group, or only what is spawned from now on."""
         for task in self._tasks:

@@ -213,3 +213,26 @@ def test_a_process_that_is_told_to_stop_while_it_takes_over_decides_nothing_any_
 
     assert cluster.play(story)
     assert not cluster.bound()
+
+
+def test_a_leader_that_is_told_to_stop_evicts_all_victims_of_which_it_has_evicted_some() -> None:
+    cluster = SimulatedCluster()
+    cluster.create(NODES, make_node("a", cpu=2))
+    cluster.create(PODS, make_pod("low-0", cpu=1, node="a"), make_pod("low-1", cpu=1, node="a"))
+
+    def left() -> list[str]:
+        pods = [pod.metadata for pod in cluster.list(PODS) if pod.metadata.name.startswith("low")]
+        return sorted(each.name for each in pods if not each.deletion_timestamp)
+
+    async def story() -> None:
+        client = SimulatedClient(cluster.server, latency={"delete": 0.5})
+        scheduler = Scheduler(config.load(DEFAULT, "test"), client, cluster.clock, Catalog.discover(), Options(seed=1))
+        async with running(scheduler.run()):
+            await asyncio.sleep(2 * FRESH)
+            cluster.create(PODS, make_pod("high", cpu=2, priority=10))
+            await cluster.until(lambda: len(left()) == 1, 20)
+            assert await scheduler.finish()
+
+    cluster.play(story)
+
+    assert left() == []
