@@ -100,7 +100,7 @@ class _Round:
         """Processes, by the pipes of their reports."""
         places, write = os.pipe()
         pieces = list(_pieces(self._session.items, list(self._left)))
-        os.set_blocking(write, False)  # more pieces than a pipe has room for would be an error, not a wait
+        os.set_blocking(write, False)  # pieces for which the pipe has no room are left for the next round
         os.write(write, b"".join(_PLACE.pack(*piece) for piece in pieces))
         os.close(write)
         children: dict[object, _Child] = {}

@@ -168,9 +168,8 @@ def main(program: str | None = None) -> None:
         error.show()
         sys.exit(1)
     except GanglineError as error:
-        Lines(sys.stderr).write(
-            f"gangline: {on_one_line(str(error))}"
-        )  # nobody may read it, and the process has to end
+        # Nobody may read it, and the process has to end.
+        Lines(sys.stderr).write(f"gangline: {on_one_line(str(error))}")
         sys.exit(error.exit_code)
     except OSError as error:
         if error.errno != errno.ENOSPC:

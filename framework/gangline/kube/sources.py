@@ -55,16 +55,16 @@ def from_kubeconfig(paths: list[str], context: str | None) -> Access:
     with _translated(source):
         merger = _FilesInOrder(source)
         config: Any = merger.config
-        if merger.config is None or not isinstance(merger.config.value, dict):
+        if config is None or not isinstance(config.value, dict):
             raise ConfigError(source, "", "this is not a kubeconfig")
-        valid_for = _resolve_user(merger.config, context)
-        name = context or merger.config["current-context"]
-        namespace = _context(merger.config, context).safe_get("namespace") or ""
+        valid_for = _resolve_user(config, context)
+        name = context or config["current-context"]
+        namespace = _context(config, context).safe_get("namespace") or ""
         if not isinstance(namespace, str):
             raise ConfigError(source, f"contexts[{name}].namespace", "is no text")
         cluster: ConfigNode = config["clusters"].get_with_name(_context(config, context)["cluster"])["cluster"]
         KubeConfigLoader(
-            merger.config,
+            config,
             active_context=context,
             config_base_path=beside_the_file,
             config_persister=merger.save_changes,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from gangline.errors import GanglineError, NotFound, TooManyRequests
-from gangline.kube.interface import PatchKind
 from gangline.kube.resources import Resource
 from gangline.model import Event
 from gangline.profile import recording
@@ -52,19 +51,6 @@ class Busy(Writes):
         if refusal is None:
             return await super().create_all(resource, objs)
         return [refusal for _ in objs]
-
-    async def patch(
-        self,
-        resource: Resource[Any],
-        name: str,
-        patch: Mapping[str, Any],
-        *,
-        namespace: str | None = None,
-        subresource: str | None = None,
-        kind: PatchKind = PatchKind.MERGE,
-    ) -> None:
-        self._fail()
-        self.patches.append((f"{resource.plural}/{subresource or ''}", name, patch))
 
 
 def busy_desk(client: Busy) -> Desk:

@@ -40,10 +40,8 @@ class Cluster(GangCluster):
             yield
 
 
-def test_a_gang_gets_the_room_of_whole_gangs_and_is_bound_as_a_whole() -> None:
-    cluster = Cluster()
-    for number in range(4):
-        cluster.add_gang(f"low{number}", 2, ONE_LEAF, priority=0)
+def preempted_by_high(cluster: Cluster) -> list[str]:
+    """What victims are told when a gang of a high priority comes to eight bound pods and gets half of their room."""
 
     async def story() -> None:
         async with cluster.running():
@@ -54,10 +52,19 @@ def test_a_gang_gets_the_room_of_whole_gangs_and_is_bound_as_a_whole() -> None:
 
     cluster.play(story)
 
+    return [event.note for event in cluster.list(resources.EVENTS) if event.reason == "Preempted"]
+
+
+def test_a_gang_gets_the_room_of_whole_gangs_and_is_bound_as_a_whole() -> None:
+    cluster = Cluster()
+    for number in range(4):
+        cluster.add_gang(f"low{number}", 2, ONE_LEAF, priority=0)
+
+    preempted = preempted_by_high(cluster)
+
     nodes = {node for pod, node in cluster.bound().items() if pod.startswith("high")}
     assert len(nodes) == 4 and len({node.split("-")[0] for node in nodes}) == 1
     assert sorted(cluster.sizes().values()) == [2, 2, 4]
-    preempted = [event.note for event in cluster.list(resources.EVENTS) if event.reason == "Preempted"]
     assert len(preempted) == 4
     assert all(note.startswith("Preempted by gang default/high on node l") for note in preempted)
 
@@ -67,16 +74,8 @@ def test_a_victim_of_another_namespace_is_not_told_the_name_of_the_gang() -> Non
     alone = [make_pod(f"low{number}", gpus=8, namespace="elsewhere", scheduler_name="gangs") for number in range(8)]
     cluster.create(resources.PODS, *alone)
 
-    async def story() -> None:
-        async with cluster.running():
-            await cluster.until(lambda: len(cluster.bound()) == 8)
-            cluster.add_gang("high", 4, ONE_LEAF, priority=100)
-            await cluster.until(lambda: cluster.sizes()["high"] == 4)
-            await asyncio.sleep(60)
+    preempted = preempted_by_high(cluster)
 
-    cluster.play(story)
-
-    preempted = [event.note for event in cluster.list(resources.EVENTS) if event.reason == "Preempted"]
     assert len(preempted) == 4
     assert all(note.startswith("Preempted by a gang of another namespace on node l") for note in preempted)
 
