@@ -13,7 +13,8 @@ Rules
 - A process that hangs must lose the lease: while there is a ``complaint`` the lease is not taken or renewed.
 - The lease is released after the work has ended, never before, and only if the tenure is clean. Otherwise, for example
   after an error, writes may still be on the way, and the lease is left to expire.
-- With the release goes a record that saves the next leader from listing all objects again; see `kube.handing_over`.
+- With the release goes a record that saves the next leader from listing all objects again; see `kube.handing_over`. If
+  a leader was cut off shortly before, the release says for how long writes of that leader may still arrive.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ import asyncio
 import enum
 import logging
 import math
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from random import Random
 from typing import cast
 
 from gangline.api.plugin import Clock
+from gangline.api.term import LANDING
 from gangline.clock import rfc3339
 from gangline.config import LeaderElection
 from gangline.errors import Conflict, GanglineError, LeadershipLost, NotFound
@@ -43,6 +46,11 @@ TICK = 0.002
 """Seconds; timers are not more exact."""
 JITTER = 1.2
 """A candidate waits between 1 and 1 + JITTER retry periods between two tries, at random."""
+UNSETTLED = "gangline.dev/unsettled"
+"""The annotation of the lease, while nobody holds it, that says for how many seconds after the release writes of
+leaders before the last one may arrive. Without the annotation none can.
+"""
+_SECONDS = re.compile(r"[1-5]?\d|60", re.ASCII)
 
 
 class LeaseStep(enum.Enum):
@@ -116,8 +124,8 @@ class Elector:
         self._observed_at = -math.inf
         self._written: Lease | None = None  # as this replica wrote it last; None once it may have changed
         self._complaint = ""
-        self._was_released = False
-        self._handed_over = ""
+        self._handed_over: str | None = None  # what the leader before has left; None if it has not released the lease
+        self._unsettled = LANDING
         self._version = ""  # the resourceVersion of the lease as last seen
         self._tried_at = -math.inf
         self._given_up = asyncio.Event()
@@ -165,8 +173,7 @@ class Elector:
 
     def _begin_tenure(self, began: float) -> None:
         number = (self._record.lease_transitions or 0) if self._record is not None else 0
-        until = began + self._term
-        self._tenure.begin(self._name, number, self._was_released, began, until, self._handed_over)
+        self._tenure.begin(self._name, number, began, began + self._term, self._handed_over, self._unsettled)
 
     async def _rest(self) -> None:
         """Sleep until the next try."""
@@ -290,11 +297,20 @@ class Elector:
         action = decide(known, self._observed_at, self._clock.monotonic(), self._identity)
         if action is LeaseStep.WAIT:
             return False
-        self._was_released = lease is not None and not lease.spec.holder_identity
-        if lease is not None:
-            self._handed_over = (lease.metadata.annotations or {}).pop(ANNOTATION, "")
+        self._inherit(lease)
         await self._write(action, lease)
         return True
+
+    def _inherit(self, lease: Lease | None) -> None:
+        """Take from the lease what the leader before has left."""
+        self._handed_over, self._unsettled = None, LANDING
+        if lease is None:
+            return
+        annotations = lease.metadata.annotations or {}
+        handed_over, unsettled = annotations.pop(ANNOTATION, ""), annotations.pop(UNSETTLED, "0")
+        if not lease.spec.holder_identity:
+            self._handed_over = handed_over
+            self._unsettled = float(unsettled) if _SECONDS.fullmatch(unsettled) else LANDING
 
     async def _read(self) -> Lease | None:
         try:
@@ -332,6 +348,12 @@ class Elector:
         log.log(level, "lease %s: %s", self._name, why)
         self._complaint = why
 
+    def _bequest(self) -> dict[str, str]:
+        """The annotations that the next leader inherits."""
+        unsettled = math.ceil(self._tenure.unsettled())
+        left = {ANNOTATION: self._tenure.hands_over(), UNSETTLED: str(unsettled) if unsettled else ""}
+        return {key: text for key, text in left.items() if text}
+
     async def _release(self) -> None:
         """Releases the lease, so that another replica need not wait until it expires."""
         try:
@@ -341,8 +363,8 @@ class Elector:
                     return
                 given = claim(lease.spec, LeaseStep.RENEW, "", 1, self._clock.now())
                 given.acquire_time = given.renew_time
-                if handed_over := self._tenure.hands_over():
-                    lease.metadata.annotations = {**(lease.metadata.annotations or {}), ANNOTATION: handed_over}
+                if left := self._bequest():
+                    lease.metadata.annotations = {**(lease.metadata.annotations or {}), **left}
                 released = await self._client.replace(LEASES, Lease(lease.metadata, given))
                 self._observe(released.spec)
         except (GanglineError, TimeoutError) as error:

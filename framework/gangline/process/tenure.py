@@ -34,16 +34,27 @@ class Tenure:
         """Makes the record for the next leader; called after the last write."""
 
     def begin(
-        self, election: str, number: int, was_released: bool, began: float, until: float, handed_over: str = ""
+        self,
+        election: str,
+        number: int,
+        began: float,
+        until: float,
+        handed_over: str | None = None,
+        unsettled: float = LANDING,
     ) -> None:
         """The process leads since `began`, and may write until `until`: both in seconds of the clock's monotonic time.
 
-        `was_released` says that the last leader has released the lease, so that none of its writes is under way.
+        `handed_over` is the record of a leader that has released the lease after its last write had arrived; None if
+        the lease was not released. Writes of former leaders may be under way for `unsettled` seconds.
         """
-        self.handed_over = handed_over if was_released else ""
+        self.handed_over = handed_over or ""
         self.is_clean = False
-        self.term = Term(f"{election}/{number}", began if was_released else began + LANDING)
+        self.term = Term(f"{election}/{number}", began + unsettled)
         self._until = until
+
+    def unsettled(self) -> float:
+        """For how many seconds from now writes of former leaders may be under way."""
+        return min(max(self.term.settled - self._clock.monotonic(), 0.0), LANDING)
 
     def extend(self, until: float) -> None:
         """The process may write until `until`, in seconds of the clock's monotonic time."""

@@ -17,7 +17,7 @@ from gangline.config import LeaderElection
 from gangline.errors import LeadershipLost
 from gangline.kube.handing_over import ANNOTATION
 from gangline.model import LeaseSpec
-from gangline.process.leading import JITTER, Elector, LeaseStep, claim, decide
+from gangline.process.leading import JITTER, UNSETTLED, Elector, LeaseStep, claim, decide
 from gangline.process.tenure import Tenure
 from gangline.simulate.time import EPOCH, VirtualClock, run
 
@@ -727,6 +727,36 @@ def test_only_after_a_leader_that_was_done_with_its_writes_nothing_has_to_be_wai
         settled = b.tenure.term.settled - b.elector._clock.monotonic() + world.now  # clocks of replicas differ
         assert (began - stopped < LONGEST_WAIT) == (end == "stopped")
         assert settled <= began if end == "stopped" else settled >= began + LANDING - 1
+
+    in_virtual_time(story)
+
+
+@pytest.mark.parametrize("said", ["as written", "60 s", "61", "-1", "٣"])
+def test_a_clean_stop_settles_nothing_that_a_leader_cut_off_before_has_under_way(said: str) -> None:
+    async def story(world: World) -> None:
+        a = world.start("a")
+        await a.leads()
+        b = world.start("b")
+        a.client.cut()
+        await b.leads()
+        c = world.start("c")
+        settled = b.tenure.term.settled - b.elector._clock.monotonic() + world.now  # clocks of replicas differ
+        await asyncio.sleep(5)
+        await b.stop()
+        if said != "as written":
+            assert world.store.leases[LEASE].metadata.annotations
+            world.store.leases[LEASE].metadata.annotations[UNSETTLED] = said
+        began = await c.leads()
+
+        after = c.tenure.term.settled - c.elector._clock.monotonic() + world.now
+        assert settled <= after <= (settled + 3 if said == "as written" else began + LANDING)
+        assert UNSETTLED not in (world.store.leases[LEASE].metadata.annotations or {})
+
+        d = world.start("d")
+        await asyncio.sleep(LANDING)
+        await c.stop()
+        began = await d.leads()
+        assert d.tenure.term.settled - d.elector._clock.monotonic() + world.now <= began
 
     in_virtual_time(story)
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gangline import Term, Unavailable, resources
+from gangline import Term, Unavailable, custom_resources, resources
+from gangline.testing import make_pod
 from gangline_plugins.gpu.leases.holds import Hold, lease_of
 
 from .lease_cases import LATENCY, NAMESPACE, LeaseCluster
@@ -207,4 +208,61 @@ def test_members_that_change_places_with_each_other_are_bound_although_their_lea
 
     cluster.play(story)
 
+    assert len(cluster.held()) == 16
+
+
+@pytest.mark.parametrize(("settled", "after", "within"), [(0.0, 0.0, 5.0), (40.0, 40.0, 52.0)], ids=["clean", "killed"])
+def test_a_gang_takes_devices_that_a_former_leader_has_locked_for_others_that_wait(
+    settled: float, after: float, within: float
+) -> None:
+    cluster = LeaseCluster(nodes=2)
+    cluster.add_claim(count=4)
+    other = cluster.add_pod("other", uses="", scheduler="another")
+    for node, id in [(f"node-{number}", id) for number in range(2) for id in range(8)]:
+        hold = Hold(pod="default/other", by="former.1", ids=(id,), term="locks/us/9")
+        cluster.add_lease(lease_of(f"gpu-{node}-{id}", NAMESPACE, node, {other: hold}, NOW))
+    for name in NAMES:
+        cluster.add_pod(name, annotations=GANG)
+
+    async def story() -> float:
+        async with cluster.scheduler(gangs=True, term=Term("locks/us/10", cluster.clock.monotonic() + settled)):
+            await cluster.until_bound(*NAMES, seconds=within)
+            return cluster.clock.monotonic()
+
+    began = cluster.clock.monotonic()
+
+    assert cluster.play(story) - began >= after
+    assert cluster.held() == cluster.allocated() and len(cluster.held()) == 16
+
+
+def test_a_gang_never_waits_for_locks_that_its_own_last_attempt_could_not_release_yet() -> None:
+    cluster = LeaseCluster(nodes=2)
+    cluster.add_claim(count=4)
+    for number, name in enumerate(NAMES):
+        notes = {**GANG, custom_resources.CLAIM: "claim"}
+        node = {"side": "left" if number < 2 else "right"}
+        cluster.create(resources.PODS, make_pod(name, annotations=notes, scheduler_name="gpus", node_selector=node))
+    refused: list[str] = []
+
+    def sides(first: str, second: str) -> None:
+        for node, side in (("node-0", first), ("node-1", second)):
+            cluster.server.patch(resources.NODES, node, {"metadata": {"labels": {"side": side}}})
+
+    def fail(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
+        if verb == "create" and resource is resources.LEASES and len(cluster.held()) == 15 and not refused:
+            refused.append(name)
+            sides("right", "left")  # so each member needs the devices of others
+            return Unavailable(503, "ServiceUnavailable", "not now")
+        is_release = verb == "delete" and resource is resources.LEASES and not count_bound(cluster)
+        return Unavailable(503, "ServiceUnavailable", "not now") if is_release else None
+
+    async def story() -> float:
+        sides("left", "right")
+        async with cluster.scheduler(gangs=True, faults=fail):
+            await cluster.until(lambda: bool(refused), 60)
+            waited = await cluster.until(lambda: count_bound(cluster) == len(NAMES), 60)
+            await cluster.until(lambda: cluster.held() == cluster.allocated(), 60)
+            return waited
+
+    assert cluster.play(story) < 3.0  # one pause of the queue, and no more
     assert len(cluster.held()) == 16

@@ -29,8 +29,8 @@ from gangline_plugins.gpu.leases.holds import (
 )
 from gangline_plugins.versions import version_of
 
-Siblings = Callable[[], Collection[str]]
-NO_SIBLINGS: Siblings = tuple
+HasEnded = Callable[[Hold], bool]
+"""Whether the attempt that wrote a hold has ended: it binds no pod any more."""
 _ATTEMPTS = 50
 """At most this many tries to replace a lease that others keep changing."""
 _LANES = 64
@@ -57,11 +57,13 @@ class Locks:
         clock: Clock,
         store: Store[model.Lease],
         held: Callable[[str, str], Collection[int]],
+        has_ended: HasEnded = lambda hold: False,
     ) -> None:
         """`store` has the leases as the watch delivers them. `held` returns the devices that are locked on a node for
-        the pod with a UID.
+        the pod with a UID. What an attempt that `has_ended` has locked for a pod without a node gives way.
         """
         self.namespace = namespace
+        self.has_ended = has_ended
         self._store = store
         self._held = held
         self._client = client
@@ -78,19 +80,14 @@ class Locks:
         self._gone: dict[str, None] = {}
         """The UIDs of pods that the API server no longer has, the latest last."""
 
-    async def acquire(
-        self, parts: Sequence[HoldPart], memory: Sequence[int], siblings: Siblings = NO_SIBLINGS
-    ) -> Taken | None:
+    async def acquire(self, parts: Sequence[HoldPart], memory: Sequence[int]) -> Taken | None:
         """Acquire all parts, or return the lease that could not be acquired and keep none.
 
-        `memory` is MiB by device id. `siblings` returns the UIDs of pods whose places are decided together with that of
-        the pod, and is asked when a lease is in the way: what a former leader has locked for them gives way.
-
-        Raises ApiError; some parts may have been acquired then, so release all of them.
+        `memory` is MiB by device id. Raises ApiError; some parts may have been acquired then, so release all of them.
         """
         for place, part in enumerate(parts):
             async with self._lane(part.lease):
-                taken = await self._take(part, memory, siblings)
+                taken = await self._take(part, memory)
             if taken is not None:
                 await self.release(parts[:place])
                 return taken
@@ -129,19 +126,10 @@ class Locks:
         A hold that differs from the given one stays: it is a newer one.
         """
         async with self._lane(name):
-            found = self.newest(name)
-            for _ in range(_ATTEMPTS):
-                if found is None:
-                    return
-                holders = holders_of(found)
-                left = {holder: hold for holder, hold in holders.items() if over.get(holder) != hold}
-                try:
-                    return await self._leave(found, left) if left != holders or not holders else None
-                except NotFound:
-                    return
-                except Conflict:
-                    self._written.pop(name, None)
-                    found = await self._get(name)
+            await self._reduce(
+                self.newest(name),
+                lambda held: {holder: hold for holder, hold in held.items() if over.get(holder) != hold},
+            )
 
     def newest(self, name: str) -> model.Lease | None:
         """A lease as this process wrote it last, else as the watch delivered it; None if there is none."""
@@ -194,7 +182,7 @@ class Locks:
     def _lane(self, name: str) -> asyncio.Lock:
         return self._lanes[hash(name) % _LANES]
 
-    async def _take(self, part: HoldPart, memory: Sequence[int], siblings: Siblings = NO_SIBLINGS) -> Taken | None:
+    async def _take(self, part: HoldPart, memory: Sequence[int]) -> Taken | None:
         lease = self.newest(part.lease)
         problem: GanglineError | None = None
         for _ in range(_ATTEMPTS):
@@ -202,7 +190,7 @@ class Locks:
                 if lease is None:
                     await self._create(part)
                     return None
-                return await self._join(part, lease, memory, siblings)
+                return await self._join(part, lease, memory)
             except (Conflict, NotFound) as error:  # the lease has changed since it was read
                 self._written.pop(part.lease, None)
                 problem, lease = error, await self._get(part.lease)
@@ -213,13 +201,11 @@ class Locks:
         new = lease_of(part.lease, self.namespace, part.node, {part.uid: part.hold}, self._now())
         await self._write(part.lease, self._client.create(resources.LEASES, new, namespace=self.namespace))
 
-    async def _join(
-        self, part: HoldPart, lease: model.Lease, memory: Sequence[int], siblings: Siblings
-    ) -> Taken | None:
+    async def _join(self, part: HoldPart, lease: model.Lease, memory: Sequence[int]) -> Taken | None:
         """Add a hold to an existing lease, and remove holds that are over. Raises Conflict, NotFound."""
         holders = holders_of(lease)
         while rivals := in_the_way(part.uid, part.hold, holders, memory):
-            over = [h for h in rivals if await self._is_over(h, holders[h], part, siblings)]
+            over = [h for h in rivals if await self._is_over(h, holders[h], part.node)]
             if not over:
                 return Taken(lease, rivals[0], holders[rivals[0]])
             for holder in over:
@@ -230,27 +216,38 @@ class Locks:
         await self._replace(lease, part.node, holders)
         return None
 
-    async def _is_over(self, holder: str, hold: Hold, part: HoldPart, siblings: Siblings) -> bool:
+    async def _is_over(self, holder: str, hold: Hold, node: str) -> bool:
         uid = uid_of(holder)
+        has_ended = self.has_ended(hold)  # before the pod is read: from then on the attempt binds nothing
         pod = await self.live_pod(hold, uid)
-        if is_over(hold, uid, part.node, pod, self._held(uid, part.node)):
+        if is_over(hold, uid, node, pod, self._held(uid, node)):
             return True
-        waits = pod is not None and not pod.spec.node_name
-        return waits and hold.is_older_than(part.hold.term) and uid in siblings()
+        return has_ended and pod is not None and not pod.spec.node_name
 
     async def _give_back(self, part: HoldPart) -> None:
+        by, known = part.hold.by, self.newest(part.lease)
+        if known is None or all(hold.without(by) == hold for hold in holders_of(known).values()):
+            known = await self._get(part.lease)  # a write whose answer was lost may have made the lease
+        await self._reduce(
+            known, lambda held: {holder: rest for holder, hold in held.items() if (rest := hold.without(by))}
+        )
+
+    async def _reduce(
+        self, lease: model.Lease | None, left_of: Callable[[Mapping[str, Hold]], dict[str, Hold]]
+    ) -> None:
+        """Leave of a lease's holds what `left_of` leaves. Raises ApiError."""
         for _ in range(_ATTEMPTS):
-            lease = await self._get(part.lease)
             if lease is None:
                 return
             holders = holders_of(lease)
-            left = {holder: rest for holder, hold in holders.items() if (rest := hold.without(part.hold.by))}
+            left, name = left_of(holders), lease.metadata.name
             try:
-                return await self._leave(lease, left) if left != holders else None
+                return await self._leave(lease, left) if left != holders or not holders else None
             except NotFound:
                 return
             except Conflict:
-                continue
+                self._written.pop(name, None)
+                lease = await self._get(name)
 
     async def _leave(self, lease: model.Lease, holders: dict[str, Hold]) -> None:
         """Write the lease with these holders, or delete it if there are none."""

@@ -5,8 +5,9 @@ GpuClaim and GpuSchedulingMap choose devices in this process's memory. Two sched
 same time, and then only the API server can decide. The package works in these steps:
 
 1. `pre_bind` writes one Lease per device of the pod, or one per node; see `locks`. If a live pod already holds a
-   device, all leases taken so far are released and the pod waits. From then on the pod may be bound for `BIND_WITHIN`
-   seconds: a scheduler that is cut off for longer binds nothing to devices that others have taken for abandoned.
+   device, all leases taken so far are released and the pod waits. What is locked for a pod without a node gives way if
+   the attempt that locked it has ended. From then on the pod may be bound for `BIND_WITHIN` seconds: a scheduler that
+   is cut off for longer binds nothing to devices that others have taken for abandoned.
 2. Every scheduler watches the leases. `book` marks devices as taken in its device table if they are locked for a pod
    that it does not know yet.
 3. If a pod is not bound in the end, `unreserve` releases its leases.
@@ -45,7 +46,7 @@ from gangline import (
 from gangline_plugins.gpu.allocation import join
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.leases.book import lease_book
-from gangline_plugins.gpu.leases.holds import HoldPart, parts_of, uid_of
+from gangline_plugins.gpu.leases.holds import Hold, HoldPart, parts_of, uid_of
 from gangline_plugins.gpu.leases.locks import Locks, Taken
 from gangline_plugins.gpu.leases.mending import Mender
 from gangline_plugins.gpu.leases.reaper import BIND_WITHIN, Reaper
@@ -83,7 +84,7 @@ class DeviceLease:
         self._table = device_table(handle.state)
         self._book = lease_book(handle.state)
         store = handle.state.store(resources.LEASES)
-        self._locks = Locks(handle.client, namespace, handle.clock, store, self._book.held)
+        self._locks = Locks(handle.client, namespace, handle.clock, store, self._book.held, self._has_ended)
         self._reaper = Reaper(handle, self._locks, self._book)
         store.subscribe(self._locks)
         handle.run(self._reaper.run)
@@ -124,10 +125,13 @@ class DeviceLease:
         membership = self._handle.group_of(pod)
         return self._waiting_members(membership.group.key) if isinstance(membership, Membership) else []
 
-    def _giving_way(self, pod: PodInfo) -> list[str]:
-        """The siblings whose locks of former leaders give way to the pod."""
-        is_settled = self._handle.clock.monotonic() >= self._handle.term.settled
-        return self._siblings(pod) if is_settled else []
+    def _has_ended(self, hold: Hold) -> bool:
+        """Whether the attempt that wrote a hold binds no pod any more: it is releasing its leases, or a former leader
+        made it.
+        """
+        term = self._handle.term
+        is_former = hold.is_older_than(term.name) and self._handle.clock.monotonic() >= term.settled
+        return not hold.adopted and (is_former or hold.by in self._book.owed)
 
     @hookimpl
     def post_reject(self, pod: PodInfo) -> bool:
@@ -152,7 +156,7 @@ class DeviceLease:
         parts = parts_of(allocation, node, pod.uid, pod.key, attempt, self._whole_node, self._handle.term.name)
         cycle.write(PARTS, parts)
         memory = self._table.columns.memory_total[allocation.row].tolist()
-        taken = await self._locks.acquire(parts, memory, partial(self._giving_way, pod))
+        taken = await self._locks.acquire(parts, memory)
         if taken is None:
             return None
         cycle.write(PARTS, ())
@@ -166,6 +170,7 @@ class DeviceLease:
         """Release the pod's leases in the background."""
         parts = cycle.get(PARTS)
         if parts:
+            self._book.owed[parts[0].hold.by] = parts
             self._handle.spawn(partial(self._reaper.give_back, parts))
 
     @hookimpl

@@ -1,8 +1,8 @@
 """Deletes leases that no pod needs: the pod was deleted, has ended, was created anew or is on another node.
 
-A waiting pod's lease is freed when the scheduler that wrote it was elected and is no longer the leader, or when nobody
-has touched it for ABANDONED seconds. A node that is gone may come back with its pods: their leases stay until the pods
-are deleted.
+A waiting pod's lease is freed when the attempt that wrote it has ended, when its scheduler was elected and is no longer
+the leader, or when nobody has touched it for ABANDONED seconds. A node that is gone may come back with its pods: their
+leases stay until the pods are deleted.
 
 The reaper checks the leases of a pod at once when the pod has left its node. If the pod has no node here, the reaper
 checks every GLANCE seconds, because the watch does not tell when such a pod is deleted. It checks all leases every
@@ -237,6 +237,8 @@ class Reaper:
 
     async def _has_died(self, hold: Hold, now: float) -> bool:
         """Whether the scheduler that wrote the hold leads no more, and no binding of its can still be under way."""
+        if self._locks.has_ended(hold):
+            return True
         if not hold.term:
             return False
         # Numbers of leaders may begin anew when somebody deletes the Lease: others may have led under this term.

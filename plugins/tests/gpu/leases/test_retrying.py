@@ -107,7 +107,8 @@ def test_leases_of_an_attempt_that_cannot_be_released_at_once_are_released_soon(
         if verb == "bind":
             cluster.server.delete(resources.GPU_CLAIMS, "claim")  # so that there is no second attempt
             return Forbidden(403, "Forbidden", "pods/binding is forbidden")
-        return failure if is_down and verb == "get" and resource is resources.LEASES else None
+        is_failing = is_down and verb in ("get", "delete") and resource is resources.LEASES
+        return failure if is_failing else None
 
     async def story() -> None:
         nonlocal is_down
