@@ -15,10 +15,15 @@ def may_preempt(pod: PodInfo, victim: PodInfo) -> bool:
     return victim.priority < pod.priority
 
 
+def is_marked(pod: PodInfo) -> bool:
+    """Whether a scheduler has written on a pod that it preempts the pod."""
+    condition = pod.conditions.get(DISRUPTION_TARGET)
+    return condition is not None and condition.status == "True" and condition.reason == PREEMPTION
+
+
 def is_being_preempted(pod: PodInfo) -> bool:
     """Whether a pod is terminating because a scheduler preempted it."""
-    condition = pod.conditions.get(DISRUPTION_TARGET)
-    return pod.terminating and condition is not None and condition.status == "True" and condition.reason == PREEMPTION
+    return pod.terminating and is_marked(pod)
 
 
 def started(pod: PodInfo) -> str:

@@ -99,8 +99,10 @@ class Remover:
         With `is_dead` nothing can run on the pod's node any more. No kubelet will say how such a pod has ended, and
         controllers that wait for that word would wait for long, so the pod is marked as failed and leaves at once.
         """
-        if not await self.mark(pod, reason, message, is_dead):
-            return False
+        return await self.mark(pod, reason, message, is_dead) and await self.delete(pod, is_dead)
+
+    async def delete(self, pod: PodInfo, is_dead: bool = False) -> bool:
+        """Delete a pod that is marked; see `remove`. Raises ApiError."""
         return await self._written(pod, lambda: self._delete(pod, 0 if is_dead else None))
 
     async def mark(self, pod: PodInfo, reason: str, message: str, is_dead: bool = False) -> bool:
