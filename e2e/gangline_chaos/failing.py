@@ -28,7 +28,8 @@ LATE = "annotation."
 SECOND = frozenset({"bind.before-write", "bind.after-write", "lock.before-write", "lock.after-write"})
 """Failpoints that are passed for each pod or device: the process dies at the second pass."""
 UNREACHED: Mapping[str, str] = {
-    "recovery.": "only the recovery of a gang passes them; stories of lost nodes let leaders die there"
+    "recovery.": "only the recovery of a gang passes them; stories of lost nodes let leaders die there",
+    "preemption.": "only a preemption passes them; stories of gang preemption let schedulers die there",
 }
 """Failpoints that are not reached here, by how their names begin, and why."""
 STAYS_S = 600.0

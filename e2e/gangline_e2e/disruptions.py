@@ -86,10 +86,14 @@ class Disruptions:
 
     async def add_urgent(self, size: int) -> None:
         """Create a gang that preempts others, and wait until its pods are bound."""
+        await self.api.create(self.urgent(size))
+        await self.runs("urgent", size)
+
+    def urgent(self, size: int) -> Manifest:
+        """A gang that preempts others."""
         manifest = gangs.job_of("urgent", size, 8, {}, completionMode="Indexed")
         manifest["spec"]["template"]["spec"]["priorityClassName"] = "urgent"
-        await self.api.create(manifest)
-        await self.runs("urgent", size)
+        return manifest
 
     async def end(self, job: str) -> None:
         """Delete a Job with its pods."""

@@ -6,14 +6,17 @@ each further one. So the Jobs are small here.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
+from gangline.failpoints import VARIABLE
 from gangline_e2e import gangs, node_losses
 from gangline_e2e.disruptions import ONE_LEAF, Disruptions, configuration, furnished
 from gangline_e2e.harness import ControlPlane, Options
+from gangline_e2e.scheduler import Gangline
 from gangline_e2e.workloads import Manifest, gpu_pod
 
 StartControlPlane = Callable[[Options], ControlPlane]
@@ -22,6 +25,8 @@ ARGUMENTS: dict[str, Manifest] = {
     "Recovery": {"graceSeconds": 0.5, "releaseSeconds": 3},
     "Defragmentation": {"intervalSeconds": 1},
 }
+
+DIES_S = 60.0
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -57,6 +62,26 @@ async def test_jobs_that_a_gang_preempts_count_no_failures(story: Disruptions) -
         await story.is_made_anew(name, 2, pods)
         assert story.said(pods) == {"PreemptionByScheduler"}
         assert await story.failures(name) == 0
+
+
+async def test_a_gang_goes_as_a_whole_though_the_scheduler_is_killed_between_two_evictions(
+    start_control_plane: StartControlPlane, start_gangline: Callable[..., Gangline]
+) -> None:
+    plane = start_control_plane(Options(controller_manager=True))
+    async with furnished(plane.kubeconfig, nodes=2) as story:
+        doomed = {VARIABLE: "preemption.after-removal=exit@2"}
+        scheduler = start_gangline(plane.kubeconfig, configuration(**ARGUMENTS), env=doomed)
+        before = await story.add("train", 4)
+        await story.api.create(story.urgent(4))
+        assert await asyncio.to_thread(scheduler.process.wait, DIES_S)
+        assert 0 < len(before & story.reasons.keys()) < len(before)
+
+        await story.end("urgent")  # so nobody would preempt again
+        scheduler.env = {}
+        scheduler.start()
+        await story.are_removed(before)
+
+        assert story.said(before) == {"PreemptionByScheduler"}
 
 
 async def test_a_job_that_is_moved_aside_counts_no_failure(story: Disruptions) -> None:

@@ -44,6 +44,8 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "bind.after-group": "All members of a group are bound, and nothing has been done after that.",
         "annotation.before-write": "Before devices that were chosen late are written to a bound pod.",
         "annotation.after-write": "After such devices are written to a bound pod.",
+        "preemption.before-removal": "All victims are marked; before one of them is deleted.",
+        "preemption.after-removal": "A victim is deleted; pass 2 is after the second one.",
         "recovery.before-eviction": "Room is kept for a gang that has lost members; before another member is evicted.",
         "recovery.after-eviction": "After another member is evicted; pass 2 is after the second one.",
         "recovery.before-removal": "All other members that have to go are evicted; before a lost member is removed.",
