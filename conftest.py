@@ -9,16 +9,18 @@ from importlib.metadata import EntryPoints, entry_points
 from unittest.mock import patch
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from gangline.commands import profiles
 from gangline.profile import registry
 
 # A machine that is busy is no reason for a test to fail. Random examples are for those who look for bugs: in CI every
 # run tries the same ones, so that a change is judged by what it changes, and more of them than the inner loop does. A
-# test whose examples take long asks for a part of this number.
-settings.register_profile("quick", deadline=None, max_examples=6)
-settings.register_profile("thorough", deadline=None, max_examples=100, derandomize=True)
+# test whose examples take long asks for a part of this number. A failure is not explained line by line: tracing takes
+# minutes where a whole scheduler runs.
+PHASES = tuple(phase for phase in Phase if phase is not Phase.explain)
+settings.register_profile("quick", deadline=None, max_examples=6, phases=PHASES)
+settings.register_profile("thorough", deadline=None, max_examples=100, derandomize=True, phases=PHASES)
 settings.load_profile("thorough" if os.environ.get("CI") else "quick")
 
 pytest_plugins = ("gangline_e2e.forked_tests",)

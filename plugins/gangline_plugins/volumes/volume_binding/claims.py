@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -36,9 +37,9 @@ def sort_claims(
     pod: PodInfo, objects: StorageObjects, claims: Assumed[model.PersistentVolumeClaim]
 ) -> PodVolumeClaims | Status:
     """The claims of a pod, or why it cannot run anywhere."""
-    why = _unusable(pod, objects)
-    if why is not None:
-        return unschedulable(why, resolvable=False)
+    unusable = _unusable(pod, objects)
+    if unusable is not None:
+        return unschedulable(unusable.why, resolvable=False)
     found = PodVolumeClaims()
     immediate = False
     for use in claims_of(pod):
@@ -65,7 +66,8 @@ def likeness_of(
     claims: Assumed[model.PersistentVolumeClaim],
     volumes: Assumed[model.PersistentVolume],
 ) -> Hashable:
-    """A value that is equal for pods of one class whose claims for ephemeral volumes allow the same nodes.
+    """A value that is equal for pods of one class whose claims for ephemeral volumes allow the same nodes, or cannot be
+    used for the same reason: the names of these claims, which begin with those of the pods, make no difference.
 
     A claim that is bound restricts the nodes by the node affinity of its volume, and another one by its spec and by the
     node for which a volume is being made.
@@ -78,23 +80,36 @@ def likeness_of(
             found.append(None if volume is None else _encode(volume.spec.node_affinity))
         elif claim is not None:
             found.append((_encode(claim.spec), selected_node(claim)))
-    return _unusable(pod, objects) is None, *found
+    unusable = _unusable(pod, objects)
+    return None if unusable is None else unusable[:3], *found
 
 
-def _unusable(pod: PodInfo, objects: StorageObjects) -> str | None:
-    for use in claims_of(pod):
+class _Unusable(NamedTuple):
+    """The first claim that cannot be used."""
+
+    number: int
+    """Which of the pod's claims it is."""
+    fault: str
+    volume: str
+    """The name of the volume that is lost, if that is the fault."""
+    why: str
+
+
+def _unusable(pod: PodInfo, objects: StorageObjects) -> _Unusable | None:
+    for number, use in enumerate(claims_of(pod)):
         claim = objects.claim(pod.namespace, use.name)
+        named = f'persistentvolumeclaim "{use.name}"'
         if claim is None:
-            if use.ephemeral:
-                return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.name}"'
-            return not_found("persistentvolumeclaims", use.name)
+            wait = f"waiting for ephemeral volume controller to create the {named}"
+            why = wait if use.ephemeral else not_found("persistentvolumeclaims", use.name)
+            return _Unusable(number, "missing", "", why)
         if claim.status.phase == "Lost":
             volume = claim.spec.volume_name
-            return f'persistentvolumeclaim "{use.name}" bound to non-existent persistentvolume "{volume}"'
+            return _Unusable(number, "lost", volume, f'{named} bound to non-existent persistentvolume "{volume}"')
         if claim.metadata.deletion_timestamp is not None:
-            return f'persistentvolumeclaim "{use.name}" is being deleted'
-        if use.ephemeral and (why := not_owned(pod, claim)):
-            return why
+            return _Unusable(number, "deleted", "", f"{named} is being deleted")
+        if use.ephemeral and (why_not := not_owned(pod, claim)):
+            return _Unusable(number, "not owned", "", why_not)
     return None
 
 
