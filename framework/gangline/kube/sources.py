@@ -18,13 +18,13 @@ import yaml
 from kubernetes.client import Configuration
 from kubernetes.client.rest import should_bypass_proxies
 from kubernetes.config import ConfigException
-from kubernetes.config.exec_provider import ExecProvider
 from kubernetes.config.incluster_config import InClusterConfigLoader
 from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 from msgspec.structs import replace
 
 from gangline.errors import ConfigError
 from gangline.kube.access import REREAD, Access
+from gangline.kube.exec_plugins import ExecPlugin
 from gangline.kube.plain import header, namespace_in, token_in
 from gangline.kube.proxies import is_loopback
 
@@ -153,7 +153,7 @@ def _context(config: ConfigNode, name: str | None) -> ConfigNode:
 def _run_exec_plugin(user: ConfigNode, cluster: ConfigNode, where: str) -> float | None:
     folder = os.path.dirname(os.path.abspath(str(user.path)))
     try:
-        status = ExecProvider(user["exec"], folder, cluster).run()
+        status = ExecPlugin(user["exec"], folder, cluster).run()
     except OSError as error:
         raise ConfigError(str(user.path), f"{where}.command", _system_error(error)) from error
     except ConfigException as error:
