@@ -1,8 +1,10 @@
-"""Programs of a kubeconfig that print credentials: what they are told, and that none is waited for without end."""
+"""Credentials that are long in coming, and programs of a kubeconfig that print credentials."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +14,9 @@ import pytest
 import yaml
 
 from gangline.errors import ConfigError
-from gangline.kube import exec_plugins
-from gangline.kube.auth import load
+from gangline.kube import auth, exec_plugins
+from gangline.kube.access import Access
+from gangline.kube.auth import Credentials, load
 
 from .test_auth import SERVER, credential, plugin
 
@@ -64,3 +67,50 @@ def test_a_program_is_told_of_the_cluster_if_it_wants_to_be(config: WithUser, tm
     told = json.loads((tmp_path / "told").read_text())
     assert (told["kind"], told["spec"]["interactive"]) == ("ExecCredential", False)
     assert told["spec"].get("cluster", {}).get("server") == (SERVER if is_told else None)
+
+
+async def test_requests_go_on_with_the_old_credentials_while_new_ones_are_long_in_coming(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(auth, "PATIENCE", 0.05)
+    may_end, now, reads = threading.Event(), 0.0, 0
+
+    def read() -> Access:
+        nonlocal reads
+        reads += 1
+        if reads == 2:
+            assert may_end.wait(10.0)
+        return Access(SERVER, authorization=f"Bearer {reads}", valid_for=60.0)
+
+    credentials = Credentials(read, clock=lambda: now)
+    now = 61.0
+
+    first = await asyncio.gather(credentials.authorization(), credentials.authorization())
+    refused = asyncio.create_task(credentials.renewed("Bearer 1"))
+    await asyncio.sleep(0.1)
+    assert not refused.done()  # nothing else would be accepted
+    may_end.set()
+
+    assert first == ["Bearer 1"] * 2 and await refused == "Bearer 2"
+    assert await credentials.authorization() == "Bearer 2" and reads == 2
+
+
+async def test_a_request_that_is_cancelled_does_not_end_the_reading_for_others() -> None:
+    may_end, now, reads = threading.Event(), 0.0, 0
+
+    def read() -> Access:
+        nonlocal reads
+        reads += 1
+        if reads > 1:
+            assert may_end.wait(10.0)
+        return Access(SERVER, authorization=f"Bearer {reads}", valid_for=60.0)
+
+    credentials = Credentials(read, clock=lambda: now)
+    now = 61.0
+    one, other = (asyncio.create_task(credentials.authorization()) for _ in range(2))
+    await asyncio.sleep(0.05)
+
+    one.cancel()
+    may_end.set()
+
+    assert await other == "Bearer 2" and reads == 2
