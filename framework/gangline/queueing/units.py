@@ -149,7 +149,7 @@ class Unit:
         return self.leads
 
     def tell_apart(self, alike: Sequence[Sequence[PodInfo]]) -> None:
-        """The members in each of these sequences were alike for all plugins, and unlike all others; none if nobody asked."""
+        """The members in each of these sequences are alike for all plugins, and unlike all others; none if unknown."""
         classes = {pods[0].cls.id for pods in alike}
         if alike and (self.unlike or len(alike) > len(classes)):
             is_one_each = len(alike) == len(classes)
