@@ -82,6 +82,7 @@ class _FilesInOrder(KubeConfigMerger):
         """Add one file."""
         first = self.config_merged.safe_get("current-context") if self.config_merged is not None else None
         if os.pathsep in str(self._given) and not _has_content(path):
+            self.config_files[path] = None  # `save_changes` asks for every file
             return
         super().load_config(path)
         if first and self.config_merged is not None:
