@@ -69,7 +69,8 @@ def test_beside_an_empty_file_a_token_that_was_renewed_is_written_to_its_own_fil
     kubeconfig(tmp_path / "first", "one")
     (tmp_path / "empty").write_text("")
     files = sources._FilesInOrder(":".join(str(tmp_path / name) for name in order))
-    files.config["users"].get_with_name("one")["user"].value["token"] = "new"
+    config: Any = files.config
+    config["users"].get_with_name("one")["user"].value["token"] = "new"
 
     files.save_changes()
 

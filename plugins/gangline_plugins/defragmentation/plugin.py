@@ -185,7 +185,7 @@ class Defragmentation:
 
     @property
     def _keeps(self) -> bool:
-        """Whether room is kept. A record that nobody renews or deletes, because its program has died, counts no more."""
+        """Whether room is kept. A record that nobody renews or deletes, as its program has died, counts no more."""
         return self._holds.until() >= self._handle.clock.now()
 
     @hookimpl
