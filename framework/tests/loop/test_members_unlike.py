@@ -9,7 +9,7 @@ import pytest
 from gangline import model
 from gangline.config import load
 from gangline.groups.keys import KOORDINATOR_GROUP, KOORDINATOR_MIN_AVAILABLE
-from gangline.kube.resources import SERVICES
+from gangline.kube.resources import PVCS, SERVICES, STORAGE_CLASSES
 from gangline.loop.watching import StoreHandler
 from gangline.queueing.units import Place
 from gangline.testing import make_node, make_pod
@@ -66,3 +66,24 @@ def test_of_many_members_that_are_alike_for_all_plugins_one_is_asked_about() -> 
     (unit,) = [unit for unit in world.scheduler.queue if unit.place is Place.UNSCHEDULABLE]
 
     assert len(unit.kinds()) == 1
+
+
+@pytest.mark.parametrize("last", [0, 1, 2])
+def test_a_gang_starts_when_the_last_claim_for_an_ephemeral_volume_has_come(last: int) -> None:
+    world = GangWorld(more="")
+    claims, classes = (StoreHandler(world.cluster, kind) for kind in (PVCS, STORAGE_CLASSES))
+    waiting = model.StorageClass(
+        model.ObjectMeta("late"), provisioner="p.example.com", volume_binding_mode="WaitForFirstConsumer"
+    )
+    classes.upsert(waiting)
+    world.node("n-0", 1)
+    gang(world, "aaa", volumes=[model.Volume("scratch", ephemeral=model.EphemeralVolume())])
+    for member in sorted(range(3), key=lambda number: number == last):
+        world.settle()
+        assert not world.bound
+        owner = model.OwnerReference("Pod", f"g-{member}", f"pod-default-g-{member}", "v1", controller=True)
+        metadata = model.ObjectMeta(f"g-{member}-scratch", "default", owner_references=[owner])
+        claims.upsert(model.PersistentVolumeClaim(metadata, model.PersistentVolumeClaimSpec(storage_class_name="late")))
+    world.settle()
+
+    assert sorted(world.bound) == ["g-0", "g-1", "g-2"]
