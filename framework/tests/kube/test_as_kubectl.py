@@ -72,7 +72,7 @@ def test_beside_an_empty_file_a_token_that_was_renewed_is_written_to_its_own_fil
     config: Any = files.config
     config["users"].get_with_name("one")["user"].value["token"] = "new"
 
-    files.save_changes()
+    files.save_changes()  # type: ignore[no-untyped-call]
 
     assert yaml.safe_load((tmp_path / "first").read_text())["users"] == of("user", "one", token="new")
     assert not (tmp_path / "empty").read_text()

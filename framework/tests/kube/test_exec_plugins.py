@@ -91,7 +91,7 @@ async def test_requests_go_on_with_the_old_credentials_while_new_ones_are_long_i
     assert not refused.done()  # nothing else would be accepted
     may_end.set()
 
-    assert first == ["Bearer 1"] * 2 and await refused == "Bearer 2"
+    assert list(first) == ["Bearer 1"] * 2 and await refused == "Bearer 2"
     assert await credentials.authorization() == "Bearer 2" and reads == 2
 
 
