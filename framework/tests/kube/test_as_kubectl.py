@@ -123,7 +123,8 @@ def test_no_proxy_of_the_environment_stands_before_this_machine(
 
 @pytest.mark.parametrize("more", [{}, {"insecure-skip-tls-verify": True}], ids=["plain", "official"])
 @pytest.mark.parametrize(
-    ("content", "sent"), [("\n fresh \n", "Bearer fresh"), ("", "Bearer old"), (None, "Bearer old")]
+    ("content", "sent"),
+    [("\n fresh \n", "Bearer fresh"), ("", "Bearer old"), (" \n", "Bearer old"), (None, "Bearer old")],
 )
 async def test_a_token_in_a_file_counts_more_than_the_token_beside_it(
     tmp_path: Path, content: str | None, sent: str, more: dict[str, Any]
