@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 
 import msgspec
 
@@ -60,3 +60,5 @@ class GroupRejection(msgspec.Struct, frozen=True, eq=False):
     """Equal for groups that the same plugins would reject now; see `kinds`."""
     lack: Lack | None = None
     """For a group with a kind: what to look at before the group is tried again after pods have gone."""
+    alike: Sequence[Sequence[PodInfo]] = ()
+    """The members that plugins have not told apart, if all plugins were asked."""

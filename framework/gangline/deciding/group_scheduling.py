@@ -14,7 +14,7 @@ Rules:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 
 import msgspec
@@ -344,7 +344,15 @@ class GroupCycle:
             is_late=is_late,
             kind=kind,
             lack=Lack(self._group, self._members) if kind is not None and self._is_everybody() else None,
+            alike=self._alike(),
         )
+
+    def _alike(self) -> Sequence[Sequence[PodInfo]]:
+        """The members that plugins do not tell apart, whatever parts of the group they are in."""
+        found: dict[Hashable, list[PodInfo]] = {}
+        for (_, like), pods in self._members.items():
+            found.setdefault(like, []).extend(pods)
+        return list(found.values())
 
     def _is_everybody(self) -> bool:
         """Whether no member of the unit is held back by a plugin."""

@@ -23,19 +23,20 @@ log = logging.getLogger(__name__)
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 RETRY = 10.0  # seconds between two readings at least, whatever the server refuses
+PATIENCE = 2.0  # seconds that a request waits for new credentials while it has old ones that may still be good
 
 
 class Credentials:
     """An API server's address and the current way to authenticate to it.
 
     ``read`` is called by the constructor, and again in a thread when the credentials expire or the server refuses them.
-    If ``read`` fails then, the old credentials stay in use.
+    If ``read`` fails or takes long then, the old credentials stay in use.
     """
 
     def __init__(self, read: Callable[[], Access], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._read = read
         self._clock = clock
-        self._lock = asyncio.Lock()
+        self._renewing: asyncio.Task[None] | None = None
         self._read_at = clock()
         self._access = access = read()
         self._due = self._next(access)
@@ -59,17 +60,14 @@ class Credentials:
     async def authorization(self) -> str | None:
         """The Authorization header to send now, if any."""
         if self.is_due:
-            async with self._lock:
-                if self.is_due:
-                    await self._renew()
+            await self._renewed(PATIENCE)
         return self._access.authorization
 
     async def renewed(self, rejected: str | None) -> str | None:
         """A header other than the one that the server rejected, or None when there is none."""
-        async with self._lock:
-            unchanged = self._access.authorization == rejected
-            if unchanged and self._clock() >= self._read_at + RETRY:
-                await self._renew()
+        unchanged = self._access.authorization == rejected
+        if unchanged and (self._renewing is not None or self._clock() >= self._read_at + RETRY):
+            await self._renewed()
         current = self._access.authorization
         return current if current != rejected else None
 
@@ -81,6 +79,19 @@ class Credentials:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         _load_client_certificate(context, self._access)
         return context
+
+    async def _renewed(self, patience: float | None = None) -> None:
+        """Read the credentials again, or wait for those that are being read; no longer than `patience`, if given."""
+        renewing = self._renewing
+        if renewing is None:
+            renewing = self._renewing = asyncio.create_task(self._renew())
+            renewing.add_done_callback(self._has_renewed)
+        await asyncio.wait((renewing,), timeout=patience)
+        if renewing.done():
+            renewing.result()
+
+    def _has_renewed(self, renewing: asyncio.Task[None]) -> None:
+        self._renewing = None
 
     async def _renew(self) -> None:
         self._read_at = self._clock()

@@ -98,7 +98,8 @@ class Informer(Generic[T]):
         self._on_reached = on_reached
         self._is_needed = is_needed
         self._random = random or Random()
-        self._known: dict[Key, tuple[str, str]] = {}  # uid and version
+        self._known: dict[Key, tuple[str, str]] = {}  # uid, and version if it could be read
+        self._unreadable: dict[Key, int] = {}  # versions of objects that could not be read
         self._must_list = True  # else go on watching
         self._asked = 0  # how often for a new list
         self._failures = 0
@@ -163,14 +164,16 @@ class Informer(Generic[T]):
 
     def version_of(self, namespace: str, name: str) -> int | None:
         """The resourceVersion of an object that is there, 0 if it is no number; None if there is no such object."""
-        known = self._known.get((namespace if self.resource.namespaced else "", name))
-        return None if known is None else number(known[1])
+        key = (namespace if self.resource.namespaced else "", name)
+        known = self._known.get(key)
+        return None if known is None else number(known[1]) or self._unreadable.get(key, 0)
 
     def leave(self, kept: Container[Key]) -> None:
         """Tell the handler that all objects are gone, except those in `kept`: nobody follows the resource any more."""
         for key in list(self._known):
             if key in kept:
                 del self._known[key]
+                self._unreadable.pop(key, None)
             else:
                 self._remove(*key)
         self._must_list = True
@@ -295,12 +298,14 @@ class Informer(Generic[T]):
         """Whether an event is older than what is known of the object with its name. A UID that was deleted never comes
         back, so the deletion of the known object is never late.
         """
-        uid, version = self._known.get(self._key(metadata), ("", ""))
+        key = self._key(metadata)
+        uid, version = self._known.get(key, ("", ""))
         if is_deleted and uid == metadata.uid:
             return False
-        if is_deleted and uid and not version:  # the object with this UID could not be read, but it is there
+        newest = number(version) or self._unreadable.get(key, 0)
+        if is_deleted and uid and not newest:  # the object with this UID could not be read, but it is there
             return True
-        return 0 < number(metadata.resource_version) < number(version)
+        return 0 < number(metadata.resource_version) < newest
 
     def _reach(self, version: str) -> None:
         self.resource_version = version
@@ -312,20 +317,24 @@ class Informer(Generic[T]):
         return (metadata.namespace if self.resource.namespaced else "", metadata.name)
 
     def _set_aside(self, unreadable: Unreadable) -> None:
-        """The object exists, so it is noted as known, but without a usable version."""
+        """The object exists, so it is noted as known, but the handler has not seen its version."""
         metadata = unreadable.metadata
         key = self._key(metadata)
         known = self._known.get(key)
         if known is not None and metadata.uid and known[0] != metadata.uid:
             self._remove(*key)
+            known = None
         if metadata.name:
-            self._known.setdefault(key, (metadata.uid, ""))
+            self._known[key] = (metadata.uid or (known[0] if known else ""), "")
+            self._unreadable[key] = number(metadata.resource_version)
         self._on_unreadable(unreadable)
 
     def _upsert(self, obj: T) -> None:
         metadata = obj.metadata
         key = self._key(metadata)
         identity = (metadata.uid, metadata.resource_version)
+        if self._unreadable:
+            self._unreadable.pop(key, None)
         known = self._known.get(key)
         if known == identity:
             return
@@ -339,6 +348,7 @@ class Informer(Generic[T]):
 
     def _remove(self, namespace: str, name: str) -> None:
         known = self._known.pop((namespace, name), None)
+        self._unreadable.pop((namespace, name), None)
         if known is not None:
             try:
                 self._handler.remove(namespace, name, known[0])

@@ -105,9 +105,9 @@ def _access(cluster: Mapping[str, str], user: Mapping[str, str], source: str, fo
 
 
 def token_in(folder: str, path: str) -> str:
-    """The content of a tokenFile; "" if the file cannot be read. kubectl takes its content before a token beside it."""
+    """The token in a tokenFile; "" if there is none. kubectl takes it before a token beside the name of the file."""
     try:
-        return Path(_beside(folder, path)).read_text()
+        return Path(_beside(folder, path)).read_text().strip()
     except (OSError, ValueError):
         return ""
 

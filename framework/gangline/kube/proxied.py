@@ -90,11 +90,18 @@ class _ProxiedAnswer:
 
 
 def last_check(may_send: MaySend) -> aiohttp.TraceConfig:
-    """Makes aiohttp call `may_send` before each write, when the connection is open and nothing is sent yet."""
+    """Makes aiohttp call `may_send` before each write, when the connection is open and nothing is sent yet.
+
+    aiohttp would send a PUT or DELETE again when the connection breaks, though the first one may have been carried out.
+    """
 
     async def ask(session: aiohttp.ClientSession, context: object, sent: aiohttp.TraceRequestHeadersSentParams) -> None:
-        if sent.method != "GET":
-            check(may_send)
+        if sent.method in ("GET", "CONNECT"):
+            return
+        check(may_send)
+        if getattr(context, "is_sent", False):  # the context belongs to the request
+            raise ConnectionResetError("the server closed the connection")
+        setattr(context, "is_sent", True)  # noqa: B010  # aiohttp gives it no type
 
     config = aiohttp.TraceConfig()
     config.on_request_headers_sent.append(ask)

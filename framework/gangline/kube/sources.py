@@ -18,13 +18,13 @@ import yaml
 from kubernetes.client import Configuration
 from kubernetes.client.rest import should_bypass_proxies
 from kubernetes.config import ConfigException
-from kubernetes.config.exec_provider import ExecProvider
 from kubernetes.config.incluster_config import InClusterConfigLoader
 from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 from msgspec.structs import replace
 
 from gangline.errors import ConfigError
 from gangline.kube.access import REREAD, Access
+from gangline.kube.exec_plugins import ExecPlugin
 from gangline.kube.plain import header, namespace_in, token_in
 from gangline.kube.proxies import is_loopback
 
@@ -82,6 +82,7 @@ class _FilesInOrder(KubeConfigMerger):
         """Add one file."""
         first = self.config_merged.safe_get("current-context") if self.config_merged is not None else None
         if os.pathsep in str(self._given) and not _has_content(path):
+            self.config_files[path] = None  # `save_changes` asks for every file
             return
         super().load_config(path)
         if first and self.config_merged is not None:
@@ -153,7 +154,7 @@ def _context(config: ConfigNode, name: str | None) -> ConfigNode:
 def _run_exec_plugin(user: ConfigNode, cluster: ConfigNode, where: str) -> float | None:
     folder = os.path.dirname(os.path.abspath(str(user.path)))
     try:
-        status = ExecProvider(user["exec"], folder, cluster).run()
+        status = ExecPlugin(user["exec"], folder, cluster).run()
     except OSError as error:
         raise ConfigError(str(user.path), f"{where}.command", _system_error(error)) from error
     except ConfigException as error:

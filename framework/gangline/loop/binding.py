@@ -91,6 +91,10 @@ class Binder:
         """The number of decisions that are being carried out, without those that wait at permit or take long."""
         self.slow = 0
         """The number of decisions that are being carried out and take long."""
+        self._overdue: dict[_WorkerTurn, asyncio.Task[None]] = {}
+        """The workers whose work takes long, but which had to keep their places, because too many had none; the first
+        one has waited longest.
+        """
         self._room = asyncio.Event()
         self._room.set()
         self._behind_barrier = 0
@@ -218,17 +222,23 @@ class Binder:
             finally:
                 late.cancel()
                 del job  # it would keep an old configuration in memory while this loop waits
+                self._overdue.pop(turn, None)
                 if turn.is_over:
                     self.slow -= 1
+                    if self._overdue:
+                        self._make_way(*next(iter(self._overdue.items())))
                 else:
                     self._is_done()
                 self._ended()
 
     def _make_way(self, turn: _WorkerTurn, worker: asyncio.Task[None] | None) -> None:
         """The work of a worker takes long: another worker does the work that comes next."""
-        is_full = self.slow >= MOST_LONG * self._concurrency
-        if is_full or self._group is None or worker is None or worker.cancelling():
+        if self._group is None or worker is None or worker.cancelling():
             return
+        if self.slow >= MOST_LONG * self._concurrency:
+            self._overdue[turn] = worker
+            return
+        self._overdue.pop(turn, None)
         turn.is_over = True
         self.slow += 1
         self._is_done()

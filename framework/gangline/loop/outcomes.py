@@ -156,6 +156,7 @@ class Outcomes:
             backoff=backoff,
             kind=rejection.kind,
             lack=rejection.lack,
+            alike=rejection.alike,
         )
         self._wake()
         if rejection.is_error:

@@ -1,8 +1,9 @@
 """Writes the events and conditions of the recorder: bindings come first.
 
 Conditions and events are written when no binding is pending, or when they have waited for long. What the API server
-puts off (429) is written again after the pause that it asks for, and meanwhile nothing else is written. Another failure
-loses an event, and is logged.
+puts off (429) is written again after the pause that it asks for, and meanwhile nothing else is written. Events that are
+put off come last: an API server may limit the events of one namespace or object. Another failure loses an event, and is
+logged.
 """
 
 from __future__ import annotations
@@ -168,14 +169,15 @@ class Reporter:
         return True
 
     async def _put_off(self, events: Sequence[Event | Repeated], errors: Sequence[GanglineError | None]) -> None:
-        """Events that the API server had no time for are written again, after the time that it asks for."""
-        pause = 0.0
+        """Events that the API server had no time for are written again, after the time that it asks for; at once if it
+        had time for others.
+        """
+        refused = [error for error in errors if isinstance(error, TooManyRequests)]
         for event, error in zip(events, errors, strict=True):
             if isinstance(error, TooManyRequests):
-                pause = max(pause, self._asked_for(error))
                 self._recorder.put_off(event)
-        if pause:
-            await asyncio.sleep(pause)
+        if len(refused) == len(events):
+            await asyncio.sleep(max(map(self._asked_for, refused)))
 
     def _pause_after(self, error: ApiError) -> float:
         """The pause in seconds before a condition is tried again."""
@@ -283,10 +285,10 @@ class Reporter:
         return failure
 
     def _note(self, what: str, error: GanglineError | None) -> None:
-        """A write has ended, with an error or without; that an object is gone is no failure."""
+        """A write has ended, with an error or without; that an object is gone, or an event there, is no failure."""
         if error is None:
             self._failures = 0
-        elif not isinstance(error, NotFound):
+        elif not isinstance(error, NotFound | Conflict):
             self._failures += 1
             level = logging.WARNING if self._failures == 1 else logging.DEBUG
             log.log(level, "could not write %s: %s", what, error)

@@ -150,6 +150,7 @@ class Scheduler:
         self._client = client
         self._random = random.Random(options.seed)
         self._asker = asker or HttpAsker()
+        self._spawned: set[asyncio.Task[bool]] = set()
         self._options = options
         self._cluster = Cluster(self.cache, self.queue, self.waiting, self.recorder, clock, self._enqueued)
         self._pods = PodHandler(self._cluster)
@@ -212,7 +213,7 @@ class Scheduler:
     def _built(self, config: SchedulerConfiguration) -> InUse:
         """A configuration that is ready; if it is refused, everything that it has subscribed to is closed."""
         extenders = Extenders(config.extenders, self._asker, self._client) if config.extenders else None
-        scope, background = Scope(), Background(self.metrics.failures)
+        scope, background = Scope(), Background(self.metrics.failures, self._spawned)
         runtimes: dict[str, Runtime] = {}
         services = Services(
             self.cache,

@@ -27,12 +27,14 @@ LINGER = 5.0
 class Background:
     """The background work of one configuration's plugins; runs only while this process leads."""
 
-    def __init__(self, failures: Failures) -> None:
+    def __init__(self, failures: Failures, spawned: set[asyncio.Task[bool]] | None = None) -> None:
+        """`spawned` has the spawned work of all configurations of a process."""
         self._failures = failures
         self.work: list[tuple[str, Work]] = []
         """The work that runs while this process leads, each with the plugin that asked for it."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._spawned: set[asyncio.Task[bool]] = set()
+        self._of_all: set[asyncio.Task[bool]] = set() if spawned is None else spawned
         self._group: asyncio.TaskGroup | None = None
         self._is_over = False
 
@@ -50,15 +52,16 @@ class Background:
         """Run this work once, now; do nothing while plugins are built, or if this process does not lead."""
         if self._group is not None:
             task = self._group.create_task(once(work, "", self._failures))
-            self._spawned.add(task)
-            task.add_done_callback(self._spawned.discard)
+            for tasks in (self._spawned, self._of_all):
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
             if self._is_over:
                 _end_soon(task)
 
     async def finished(self) -> None:
-        """Wait until no spawned work is left."""
-        while self._spawned:
-            await asyncio.wait(tuple(self._spawned))
+        """Wait until no spawned work is left, also of configurations that were in use before."""
+        while self._of_all:
+            await asyncio.wait(tuple(self._of_all))
 
     def start(self, group: asyncio.TaskGroup, only_spawned: bool = False) -> None:
         """This process leads now: start the work in this task group, or only what is spawned from now on."""

@@ -7,7 +7,7 @@ Rules:
 - An object gets at most BURST warnings at once, and one more each PAUSE seconds: an object with a new fault each time
   must not fill the API server. Further warnings count as dropped.
 - If too many events wait, the newest are dropped and counted. An event that the API server has put off waits again,
-  before all others. Conditions are never dropped: the latest one is written.
+  behind all others: it may be refused for what it is about. Conditions are never dropped: the latest one is written.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from gangline.model import Event, EventSeries, ObjectMeta, TypedReference
 from gangline.state.pods import PodInfo
 
 MOST_WAITING = 50_000
+MOST_PUT_OFF = MOST_WAITING // 2
 MOST_REMEMBERED = 10_000
 """Written events that are remembered, so that a repetition becomes a series."""
 BURST = 25
@@ -108,7 +109,7 @@ class EventRecorder:
         self._resting: OrderedDict[_Key, _Saying] = OrderedDict()
         """The series that were written less than SERIES_PAUSE ago, with the repetitions since; the next due first."""
         self._put_off: deque[Event | Repeated] = deque()
-        """Events that the API server had no time for; they are written first."""
+        """Events that the API server had no time for; they are written when no other event waits."""
         self._warned: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """For each object the warnings that count against BURST, and the time of that number; last warned last."""
         self._conditions: OrderedDict[str, Condition] = OrderedDict()
@@ -150,7 +151,7 @@ class EventRecorder:
 
     def put_off(self, event: Event | Repeated) -> None:
         """The API server had no time for an event that was handed out: the event is handed out again."""
-        if self._is_full:
+        if self._is_full or len(self._put_off) >= MOST_PUT_OFF:
             self.dropped += 1
             return
         self._put_off.append(event)
@@ -220,10 +221,8 @@ class EventRecorder:
 
     def next_event(self) -> Event | Repeated | None:
         """The oldest waiting event, to be created, or to be counted in a series."""
-        if self._put_off:
-            return self._put_off.popleft()
         if not self._waiting:
-            return None
+            return self._put_off.popleft() if self._put_off else None
         key, saying = self._waiting.popitem(last=False)
         before = self._written.pop(key, None)
         if before is not None:
@@ -249,9 +248,9 @@ class EventRecorder:
 
     def _is_next_new(self) -> bool:
         """Whether there is a next event, which is to be created."""
-        if self._put_off:
-            return isinstance(self._put_off[0], Event)
-        return bool(self._waiting) and next(iter(self._waiting)) not in self._written
+        if self._waiting:
+            return next(iter(self._waiting)) not in self._written
+        return bool(self._put_off) and isinstance(self._put_off[0], Event)
 
     def _rest(self, key: _Key, saying: _Saying) -> None:
         """The series is being written: from now on its repetitions are only counted, for SERIES_PAUSE seconds."""

@@ -264,11 +264,13 @@ class SchedulingQueue:
         backoff: float | None = None,
         kind: Hashable | None = None,
         lack: object | None = None,
+        alike: Sequence[Sequence[PodInfo]] = (),
     ) -> None:
         """The unit comes back: plugins have rejected it, or a fault has happened.
 
         If `kind` is given, these plugins would now reject each unit of an equal kind that they have rejected before.
-        With `lack` the unit is tried again after pods have gone only if it no longer lacks room: see `serve`.
+        With `lack` the unit is tried again after pods have gone only if it no longer lacks room: see `serve`. `alike`
+        are the members of a group that plugins have not told apart: an event may help only some of the members.
         After a fault (`error`), or if no plugin is named, the unit backs off and is tried again, without an event. A
         rejected unit is tried again after `retry_after` seconds at the latest. The unit backs off for `backoff` seconds
         if that is given, else for the usual time.
@@ -279,6 +281,7 @@ class SchedulingQueue:
         if self._units.get(unit.uid) is not unit:
             return
         unit.rejected_by, unit.kind, unit.lack = frozenset(rejected_by), kind, lack
+        unit.tell_apart(alike)
         unit.message = message
         unit.rejections += 1
         if unit.late:

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gangline.model import Affinity, PodSpec
 from gangline.state.pods import PodInfo
 from gangline.wire.custom_resources import CLAIM, CONSUMED_CLASS, CONSUMED_REQUEST
 
@@ -100,7 +99,11 @@ class Unit:
     wake_at: float = math.inf
     """When the unit is tried again even if no event has come."""
     leads: list[PodInfo] = field(default_factory=list)
-    """One member for each pod class and set of claims, for hints; empty when `kinds` has to find them."""
+    """One member of each kind, for hints; empty when `kinds` has to find them."""
+    unlike: Mapping[str, int] = field(default_factory=dict)
+    """A number for each member, by UID: equal for members that were alike for all plugins when the group was rejected.
+    Empty if members of one class were alike.
+    """
     is_incomplete: bool = False
     """Whether the group was last rejected because members are missing, and none has come since."""
     is_held: bool = False
@@ -138,14 +141,20 @@ class Unit:
     def kinds(self) -> list[PodInfo]:
         """One member for each pod class and set of claims (GpuClaim, ResourceClaims): hints are asked about these.
 
-        Where terms of the class follow from the labels of a pod, one member for each set of labels.
+        Of members of one class that plugins have told apart, for example by their labels, one of each kind.
         """
         if not self.leads:
-            classes = {pod.cls.id: pod.cls.spec for pod in self.members}
-            by_labels = {number for number, spec in classes.items() if _follow_from_labels(spec)}
-            kinds = {(_kind(pod), pod.labels.id if pod.cls.id in by_labels else None): pod for pod in self.members}
-            self.leads = list(kinds.values())
+            unlike = self.unlike
+            self.leads = list({(_kind(pod), unlike.get(pod.uid)): pod for pod in self.members}.values())
         return self.leads
+
+    def tell_apart(self, alike: Sequence[Sequence[PodInfo]]) -> None:
+        """The members in each of these sequences are alike for all plugins, and unlike all others; none if unknown."""
+        classes = {pods[0].cls.id for pods in alike}
+        if alike and (self.unlike or len(alike) > len(classes)):
+            is_one_each = len(alike) == len(classes)
+            self.unlike = {} if is_one_each else {pod.uid: n for n, pods in enumerate(alike) for pod in pods}
+            self.leads = []
 
     def everybody(self) -> list[PodInfo]:
         """All members, the late ones included."""
@@ -179,15 +188,6 @@ def _own(annotations: Mapping[str, str]) -> Mapping[str, str]:
     if CONSUMED_REQUEST not in annotations and CONSUMED_CLASS not in annotations:
         return annotations
     return {key: value for key, value in annotations.items() if key not in (CONSUMED_REQUEST, CONSUMED_CLASS)}
-
-
-def _follow_from_labels(spec: PodSpec) -> bool:
-    """Whether terms of the spec name keys of labels whose values are those of the pod: members may need other pods."""
-    affinity = spec.affinity or Affinity()
-    sides = [side for side in (affinity.pod_affinity, affinity.pod_anti_affinity) if side is not None]
-    if any([term.match_label_keys or term.mismatch_label_keys for side in sides for term in side.required]):
-        return True
-    return any([constraint.match_label_keys for constraint in spec.topology_spread_constraints])
 
 
 def _kind(pod: PodInfo) -> Hashable:

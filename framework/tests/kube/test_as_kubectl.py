@@ -59,6 +59,25 @@ def test_of_several_files_one_may_be_empty(tmp_path: Path, order: tuple[str, str
     assert credentials.server == "https://one:6443"
 
 
+@pytest.mark.parametrize("order", [("empty", "first"), ("first", "empty")])
+def test_beside_an_empty_file_a_token_that_was_renewed_is_written_to_its_own_file(
+    tmp_path: Path, order: tuple[str, str]
+) -> None:
+    """The official client does so for users with an auth-provider."""
+    from gangline.kube import sources  # loads the client of Kubernetes
+
+    kubeconfig(tmp_path / "first", "one")
+    (tmp_path / "empty").write_text("")
+    files = sources._FilesInOrder(":".join(str(tmp_path / name) for name in order))
+    config: Any = files.config
+    config["users"].get_with_name("one")["user"].value["token"] = "new"
+
+    files.save_changes()  # type: ignore[no-untyped-call]
+
+    assert yaml.safe_load((tmp_path / "first").read_text())["users"] == of("user", "one", token="new")
+    assert not (tmp_path / "empty").read_text()
+
+
 def test_a_relative_path_begins_at_the_folder_of_the_file_that_has_the_user(
     tmp_path: Path, certificates: Certificates
 ) -> None:
@@ -104,7 +123,8 @@ def test_no_proxy_of_the_environment_stands_before_this_machine(
 
 @pytest.mark.parametrize("more", [{}, {"insecure-skip-tls-verify": True}], ids=["plain", "official"])
 @pytest.mark.parametrize(
-    ("content", "sent"), [("\n fresh \n", "Bearer fresh"), ("", "Bearer old"), (None, "Bearer old")]
+    ("content", "sent"),
+    [("\n fresh \n", "Bearer fresh"), ("", "Bearer old"), (" \n", "Bearer old"), (None, "Bearer old")],
 )
 async def test_a_token_in_a_file_counts_more_than_the_token_beside_it(
     tmp_path: Path, content: str | None, sent: str, more: dict[str, Any]

@@ -127,3 +127,45 @@ async def test_a_late_deletion_leaves_an_object_that_cannot_be_read(
     await informer.step()
 
     assert recorder.told == [("remove", "default", "a", "new")]
+
+
+@pytest.mark.parametrize("before", [[], [event("ADDED", pod("a", 8, uid="new"))]], ids=["never read", "read before"])
+async def test_a_late_state_does_not_replace_a_newer_one_that_cannot_be_read(
+    server: FakeApiServer, informer: Informer[Pod], recorder: Recorder, before: list[bytes]
+) -> None:
+    server.answers("GET", ALL_PODS, listed(7))
+    late = [event(kind, pod("a", 9, uid=uid)) for kind in ("ADDED", "MODIFIED") for uid in ("old", "new")]
+    broken = event("MODIFIED", pod("a", 12, uid="new", containers=7))
+    server.streams(ALL_PODS, *before, broken, *late, event("MODIFIED", pod("a", 21, uid="new")))
+
+    await informer.step()
+    await informer.step()
+
+    assert recorder.told[len(before) :] == [("upsert", "a", "21")]
+
+
+async def test_a_deletion_that_is_newer_removes_an_object_that_cannot_be_read(
+    server: FakeApiServer, informer: Informer[Pod], recorder: Recorder
+) -> None:
+    """Nobody has told of the deletion of that object."""
+    server.answers("GET", ALL_PODS, listed(20, pod("a", 12, uid="old", containers=7)))
+    server.streams(ALL_PODS, event("DELETED", pod("a", 21, uid="new")))
+
+    await informer.step()
+    await informer.step()
+
+    assert recorder.told == [("remove", "default", "a", "old")]
+
+
+async def test_after_etcd_was_restored_an_object_can_be_read_again_in_the_state_before(
+    server: FakeApiServer, informer: Informer[Pod], recorder: Recorder
+) -> None:
+    server.answers("GET", ALL_PODS, listed(7, pod("a", 5)))
+    server.answers("GET", ALL_PODS, listed(6, pod("a", 5)))
+    server.streams(ALL_PODS, event("MODIFIED", pod("a", 9, containers=7)), event("ERROR", failure(410, "Expired")))
+    server.streams(ALL_PODS, event("MODIFIED", pod("a", 7)))
+
+    for _ in range(4):
+        await informer.step()
+
+    assert recorder.told == [("upsert", "a", "5"), ("upsert", "a", "5"), ("upsert", "a", "7")]

@@ -62,6 +62,24 @@ def test_only_so_many_bindings_give_their_places_away() -> None:
     run(story(), VirtualClock())
 
 
+def test_a_binding_that_kept_its_place_gives_it_away_when_others_without_places_have_ended() -> None:
+    async def story() -> None:
+        bench = Bench(Patient, DefaultBinder, concurrency=1)
+        async with running(bench):
+            for i in range(MOST_LONG):
+                bench.submit(f"slow-{i}")
+            bench.submit("never")
+            bench.submit("quick")
+            await asyncio.sleep((MOST_LONG + 2) * LONG)
+            assert not bench.told and bench.binder.slow == MOST_LONG
+
+            bench.runtime.profile.plugins["Patient"].released.set()
+            await asyncio.sleep(0.1)
+            assert "quick" in bench.told and (bench.binder.pending, bench.binder.slow) == (0, 1)
+
+    run(story(), VirtualClock())
+
+
 def test_after_long_bindings_no_more_than_so_many_are_bound_at_a_time() -> None:
     plugin, gates, busy = slow()
 

@@ -215,7 +215,8 @@ def test_a_process_that_is_told_to_stop_while_it_takes_over_decides_nothing_any_
     assert not cluster.bound()
 
 
-def test_a_leader_that_is_told_to_stop_evicts_all_victims_of_which_it_has_evicted_some() -> None:
+@pytest.mark.parametrize("is_reloaded", [False, True], ids=["", "reloaded"])
+def test_a_leader_that_is_told_to_stop_evicts_all_victims_of_which_it_has_evicted_some(is_reloaded: bool) -> None:
     cluster = SimulatedCluster()
     cluster.create(NODES, make_node("a", cpu=2))
     cluster.create(PODS, make_pod("low-0", cpu=1, node="a"), make_pod("low-1", cpu=1, node="a"))
@@ -231,6 +232,8 @@ def test_a_leader_that_is_told_to_stop_evicts_all_victims_of_which_it_has_evicte
             await asyncio.sleep(2 * FRESH)
             cluster.create(PODS, make_pod("high", cpu=2, priority=10))
             await cluster.until(lambda: len(left()) == 1, 20)
+            if is_reloaded:  # as in a rollout that changes the configuration
+                scheduler.use(config.load(DEFAULT, "test"))
             assert await scheduler.finish()
 
     cluster.play(story)

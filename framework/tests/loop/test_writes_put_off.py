@@ -11,7 +11,8 @@ import pytest
 
 from gangline.errors import GanglineError, NotFound, TooManyRequests
 from gangline.kube.resources import Resource
-from gangline.model import Event
+from gangline.loop.reporting import AT_ONCE
+from gangline.model import Event, TypedReference
 from gangline.profile import recording
 from gangline.profile.recording import Condition, EventRecorder
 from gangline.simulate.time import run
@@ -121,3 +122,45 @@ def test_an_event_that_is_put_off_is_dropped_and_counted_if_too_many_wait(monkey
     recorder.put_off(event)
 
     assert (recorder.dropped, recorder.waiting) == (1, 2)
+
+
+class Limited(Busy):
+    """Takes no event of the namespace `noisy`, as an API server with the admission plugin EventRateLimit."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+
+    async def create_all(self, resource: Resource[Any], objs: Sequence[Event]) -> Sequence[GanglineError | None]:
+        others = [each for each in objs if each.metadata.namespace != "noisy"]
+        await super().create_all(resource, others)
+        refused = TooManyRequests(429, "", "limit reached on type Namespace", 1.0)
+        return [refused if each.metadata.namespace == "noisy" else None for each in objs]
+
+    async def create(self, resource: Resource[Any], obj: Any, *, namespace: str | None = None) -> Any:
+        if namespace == "noisy":
+            raise TooManyRequests(429, "", "limit reached on type Namespace", 1.0)
+        return await super().create(resource, obj, namespace=namespace)
+
+
+@pytest.mark.parametrize("most", [1000, 120], ids=["few", "more than may wait"])
+def test_events_that_are_refused_again_and_again_keep_no_others_waiting(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "MOST_WAITING", most)
+    monkeypatch.setattr(recording, "MOST_PUT_OFF", most // 2)
+    noise = 160
+
+    async def story() -> Desk:
+        desk = busy_desk(Limited())
+        noisy = TypedReference(kind="Pod", namespace="noisy", name="p", uid="uid-noisy", api_version="v1")
+        for i in range(noise):
+            desk.recorder.about(noisy, "gangline", "Normal", "Scheduled", str(i), "Binding")
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(desk.reporter.run())
+            await asyncio.sleep(noise / AT_ONCE)
+            desk.recorder.event(POD, "Normal", "Scheduled", "of another namespace")
+            await asyncio.sleep(3.0)
+            task.cancel()
+        return desk
+
+    assert run(story()).notes == ["of another namespace"]

@@ -164,7 +164,7 @@ class Defragmentation:
     @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | None:
         """Skip the filter while no pods are being moved."""
-        return SKIP if self._holds.until() < self._handle.clock.now() else None
+        return None if self._keeps else SKIP
 
     @hookimpl
     def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:
@@ -176,12 +176,17 @@ class Defragmentation:
     @hookimpl
     def identity(self, pod: PodInfo) -> Hashable:
         """Which of the kept room and nodes is kept for the pod; None while no pods are being moved."""
-        return None if self._holds.record is None else self._holds.read_of(pod, key_of(self._handle, pod))
+        return self._holds.read_of(pod, key_of(self._handle, pod)) if self._keeps else None
 
     @hookimpl
     def identity_all(self, pods: Sequence[PodInfo]) -> Sequence[Hashable] | None:
         """As `identity` for each."""
-        return None if self._holds.record is None else list(map(self.identity, pods))
+        return list(map(self.identity, pods)) if self._keeps else None
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether room is kept. A record that nobody renews or deletes, as its program has died, counts no more."""
+        return self._holds.until() >= self._handle.clock.now()
 
     @hookimpl
     def post_reject(self, pod: PodInfo) -> None:

@@ -174,9 +174,12 @@ def test_members_of_one_gang_go_where_room_is_kept_for_the_pods_of_their_own_con
 
 def test_what_has_expired_keeps_nothing() -> None:
     plugin, cluster = plugin_with(60.0)
+    pod = cluster.occupy("some", "s0-l1-n0")
+    assert plugin.pre_filter(pod) is None and plugin.identity(pod) is not None and plugin.identity_all([pod])
     cluster.handle.fake_clock.advance(61.0)
 
-    assert plugin.pre_filter(cluster.occupy("some", "s0-l1-n0")) is SKIP
+    assert plugin.pre_filter(pod) is SKIP
+    assert plugin.identity(pod) is None and plugin.identity_all([pod]) is None
 
 
 def test_another_config_map_keeps_nothing() -> None:
