@@ -262,6 +262,15 @@ def kept_room(message: str) -> ReservedRoom | None:
     return ReservedRoom(int(found[1]), int(found[2]), found[3], found[4]) if found else None
 
 
+def with_times(message: str, room: ReservedRoom) -> str:
+    """A message about kept room, with the times since when and until when this room is kept."""
+    found = _KEPT.search(message)
+    if found is None:
+        return message
+    since, until = found.span(3), found.span(4)
+    return message[: since[0]] + room.since + message[since[1] : until[0]] + room.until + message[until[1] :]
+
+
 def _name(group: PodGroup | None, key: str) -> str:
     return f"{group.namespace}/{group.name}" if group is not None else key.partition(":")[2]
 
