@@ -42,6 +42,8 @@ class Failures:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self.warns_of_slow = True
+        """Whether slow calls are logged: not where no other work waits for the plugins, as in a command."""
         self._said: dict[tuple[str, str, str], _Said] = {}
         self.counts: Counter[tuple[str, str]] = Counter()
         """The number of faults by plugin and extension point."""
@@ -86,6 +88,8 @@ class Failures:
         """A plugin has blocked the loop for this many seconds."""
         self.slow_counts[plugin, point] += 1
         self.held.labels(plugin, point).inc()
+        if not self.warns_of_slow:
+            return
         left_out = self._due("slow", plugin, point, "")
         if left_out is not None:
             log.warning("plugin %s at %s held the loop for %.3f s%s", plugin, point, seconds, _and(left_out))

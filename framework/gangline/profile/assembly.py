@@ -126,6 +126,7 @@ def judging_runtimes(
 ) -> dict[str, Runtime]:
     """As `build_runtimes`, with the installed plugins: profiles that judge a cluster and write nothing."""
     metrics = Metrics()
+    metrics.failures.warns_of_slow = False
     services = Services[Runtime](
         cluster,
         clock or SystemClock(),
