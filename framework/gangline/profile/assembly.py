@@ -125,8 +125,7 @@ def judging_runtimes(
     on_fault: Callable[[GanglineError], None] | None = None,
 ) -> dict[str, Runtime]:
     """As `build_runtimes`, with the installed plugins: profiles that judge a cluster and write nothing."""
-    metrics = Metrics()
-    metrics.failures.warns_of_slow = False
+    metrics = Metrics(warns_of_slow=False)
     services = Services[Runtime](
         cluster,
         clock or SystemClock(),

@@ -9,7 +9,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
 from gangline.api.pod_group import ANYWHERE, PodGroup, TopologyConstraint
-from gangline.remedies.remedy import Remedy, RemedyCost, RemedyKind, listed
+from gangline.plurals import listed
+from gangline.remedies.remedy import Remedy, RemedyCost, RemedyKind
 from gangline.remedies.trying import Trial
 
 _MOST_LEVELS = 8
