@@ -40,8 +40,10 @@ being_built: ContextVar[str] = ContextVar("being_built", default="")
 class Failures:
     """Records the faults of plugins; one object for each process."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, warns_of_slow: bool = True) -> None:
+        """Without `warns_of_slow` slow calls are not logged: for commands, in which no other work waits for plugins."""
         self._clock = clock
+        self._warns_of_slow = warns_of_slow
         self._said: dict[tuple[str, str, str], _Said] = {}
         self.counts: Counter[tuple[str, str]] = Counter()
         """The number of faults by plugin and extension point."""
@@ -86,6 +88,8 @@ class Failures:
         """A plugin has blocked the loop for this many seconds."""
         self.slow_counts[plugin, point] += 1
         self.held.labels(plugin, point).inc()
+        if not self._warns_of_slow:
+            return
         left_out = self._due("slow", plugin, point, "")
         if left_out is not None:
             log.warning("plugin %s at %s held the loop for %.3f s%s", plugin, point, seconds, _and(left_out))

@@ -3,7 +3,7 @@
 from gangline import model, moments, quantity
 from gangline.api.cycle_state import Cycle, StateKey
 from gangline.api.diagnosis import Diagnosis
-from gangline.api.hints import Action, ClusterEvent, EventHint, on
+from gangline.api.hints import RESERVATION_ENDED, Action, ClusterEvent, EventHint, on
 from gangline.api.hookspecs import hookimpl
 from gangline.api.lifting import per_node
 from gangline.api.outlook import ExpectedStart
@@ -95,6 +95,7 @@ __all__ = [
     "NO_DOMAIN",
     "PLACEMENT_STRATEGY",
     "PODS",
+    "RESERVATION_ENDED",
     "SKIP",
     "SKIP_CLASS",
     "SPECS",

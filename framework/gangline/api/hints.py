@@ -59,6 +59,12 @@ class ClusterEvent:
         return self.resource in ("*", happened.resource) and bool(self.action & happened.action)
 
 
+RESERVATION_ENDED = ClusterEvent("gangline.dev/reservations", Action.DELETE)
+"""A plugin announces that it no longer keeps room for a waiting group. Then every waiting group is tried again: the
+message on the group is no longer that room is kept, and the next group may get room.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class EventHint:
     """An event for which a plugin waits, with a hint; without a hint every such event may help."""

@@ -11,7 +11,8 @@ import msgspec
 from gangline.api.plugin import Clock
 from gangline.api.pod_group import Problem
 from gangline.clock import SystemClock
-from gangline.commands.judging import Judged, judge, kept_for_others
+from gangline.commands.judging import Judged, judge
+from gangline.commands.keeping import keep_again, room_kept_for
 from gangline.commands.running import Judges
 from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.deciding.group_search import decide_group
@@ -21,6 +22,7 @@ from gangline.explain.targets import SelectedPods, Target
 from gangline.kube.interface import Client
 from gangline.kube.resources import GPU_CLAIMS, PODS
 from gangline.overview.claim_use import ClaimUse, claims_of
+from gangline.overview.summary import with_times
 from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
 from gangline.remedies import Remedies, find_remedies
@@ -107,12 +109,11 @@ async def answer(
     )
     if runtime is None:
         return found
-    found = replace(found, report=_report(judged, runtime, subject))
+    kept = keep_again(judged, _unit(judged, runtime, subject, clock).members if waiting else ())
+    found = replace(found, notes=(*found.notes, *kept), report=_report(judged, runtime, subject))
     if not waiting:
         return found
-    kept = kept_for_others(judged, _unit(judged, runtime, subject, clock).members)
-    remedies = remedies_of(judged, runtime, subject, clock)
-    found = replace(found, notes=(*found.notes, *kept), remedies=remedies)
+    found = replace(found, remedies=remedies_of(judged, runtime, subject, clock))
     return replace(found, gang=gang_of(judged, runtime, subject, clock))
 
 
@@ -214,8 +215,14 @@ def gang_of(judged: Judged, runtime: Runtime, pod: PodInfo, clock: Clock) -> Gan
         unit, runtime, judged.cluster, nominations, clock.monotonic()
     )
     if isinstance(outcome, GroupRejection):
-        return msgspec.structs.replace(report, message=outcome.message)
+        return msgspec.structs.replace(report, message=_as_told(outcome.message, unit))
     places = {member.pod.key: member.node for member in outcome.members}
     return msgspec.structs.replace(
         report, places=places, placement=outcome.placement, score=outcome.score, message=outcome.why_left
     )
+
+
+def _as_told(message: str, unit: Unit) -> str:
+    """The message on a gang for which room is kept: since when and until when, as the running scheduler says."""
+    room = next((room for pod in unit.members if (room := room_kept_for(pod)) is not None), None)
+    return message if room is None else with_times(message, room)

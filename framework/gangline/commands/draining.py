@@ -15,6 +15,7 @@ import numpy as np
 from gangline.commands.judging import Judged
 from gangline.errors import ConfigError
 from gangline.groups.gpu_count import gpus_of
+from gangline.plurals import known_nodes
 from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
@@ -78,7 +79,8 @@ def _cordoned(cluster: Cache, name: str) -> int:
     row = cluster.nodes.row_of(name)
     node = cluster.nodes.objects[row] if row is not None else None
     if node is None:
-        raise ConfigError("--drain", name, "there is no such node; `gangline topology -o name` lists the nodes")
+        names = [each.metadata.name for each in cluster.nodes.objects if each is not None]
+        raise ConfigError("--drain", name, f"there is no such node; {known_nodes(names)}")
     return cluster.upsert_node(
         msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, unschedulable=True))
     )

@@ -33,7 +33,7 @@ from gangline.explain.report import NodeReport, Report
 from gangline.explain.report import explain as explain_pod
 from gangline.explain.targets import SelectedPods, Target, parse
 from gangline.overview.claim_use import ClaimUse, claims_of
-from gangline.plurals import many
+from gangline.plurals import known_nodes, many
 from gangline.profile.assembly import judging_runtimes
 from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
@@ -183,7 +183,8 @@ def _rank(node: NodeReport) -> tuple[bool, float, str]:
 
 def _check(report: Report | None, why_not: str | None, where: str) -> None:
     if why_not is not None and report is not None and report.node(why_not) is None:
-        raise ConfigError(where, "", f"there is no node {why_not!r}; `gangline topology -o name` lists the nodes")
+        names = [each.name for each in report.nodes]
+        raise ConfigError(where, "", f"there is no node {why_not!r}; {known_nodes(names)}")
 
 
 def _of_case(file: Path, files: Sequence[str], profile: str | None) -> tuple[Report, Sequence[ClaimUse], Remedies]:

@@ -20,8 +20,6 @@ from gangline.groups import Groups
 from gangline.kube.interface import Client
 from gangline.kube.resources import RESOURCE_CLAIMS
 from gangline.kube.versions import newest
-from gangline.overview.summary import kept_room
-from gangline.plurals import many
 from gangline.profile.assembly import judging_runtimes, watched_by
 from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
@@ -68,22 +66,6 @@ async def judge(client: Client, configuration: SchedulerConfiguration, clock: Cl
         mine = [pod for pod in pending if pod.scheduler_name == runtime.name]
         groups |= _waiting(runtime, mine, clock)
     return Judged(cluster, runtimes, dict(sorted(groups.items(), key=lambda item: item[1].added)), pending)
-
-
-def kept_for_others(judged: Judged, unit: Sequence[PodInfo] = ()) -> tuple[str, ...]:
-    """A note if the running scheduler keeps room for waiting pods that are not of this unit: only that scheduler knows
-    on which nodes, so the verdicts do not count the room.
-    """
-    mine = {pod.uid for pod in unit}
-    for pod in judged.pending:
-        said = pod.conditions.get("PodScheduled")
-        room = kept_room(said.message) if said is not None and said.status == "False" else None
-        if room is not None and pod.uid not in mine:
-            what = f"{many(room.gpus, 'GPU')} on {many(room.nodes, 'node')} until {room.until} at most"
-            return (
-                f"the scheduler keeps room for {pod.key}, {what}: it is not counted here, so others may wait longer",
-            )
-    return ()
 
 
 def check_level(topology: Topology, level: str) -> None:

@@ -23,6 +23,7 @@ from gangline.api.plugin import Clock
 from gangline.clock import SystemClock
 from gangline.commands.answering import remedies_of
 from gangline.commands.judging import judge
+from gangline.commands.keeping import keep_again
 from gangline.commands.trying_lines import TryingLine, TryingRequest
 from gangline.config import SchedulerConfiguration
 from gangline.errors import GanglineError
@@ -48,6 +49,7 @@ async def try_changes(
     `tell` is called with each remedy as soon as it is verified. Raises ApiError and GanglineError.
     """
     judged = await judge(client, configuration, clock)
+    keep_again(judged)
     for pod in judged.pending:
         runtime = judged.runtimes.get(pod.scheduler_name)
         if runtime is not None and unit in (pod.uid, runtime.group_key(pod)):

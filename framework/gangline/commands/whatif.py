@@ -19,7 +19,8 @@ from gangline.commands import options
 from gangline.commands.answering import gang_of, remedies_of
 from gangline.commands.draining import Drain, drain
 from gangline.commands.finding import find_judges
-from gangline.commands.judging import Judged, check_level, judge, kept_for_others
+from gangline.commands.judging import Judged, check_level, judge
+from gangline.commands.keeping import keep_again
 from gangline.commands.options import Connection
 from gangline.commands.output import put, table, told
 from gangline.commands.reaching import reached
@@ -146,7 +147,7 @@ async def _answer(
     """Look at the cluster once; nothing is changed. Raises ApiError, ConfigError and UsageError."""
     judged = await judge(client, by.configuration, clock)
     point_out_emptiness(judged.cluster.nodes.size, where, is_snapshot=isinstance(client, RecordedClient))
-    for note in kept_for_others(judged):
+    for note in keep_again(judged):
         click.echo(f"note: {note}", err=True)
     return ask(judged, gang, by, clock) if gang is not None else drain(judged, nodes)
 

@@ -44,6 +44,11 @@ def claims_of(pod: PodInfo, cluster: Cache) -> list[ClaimUse]:
     return found
 
 
+def lacks_claim(pod: PodInfo, cluster: Cache) -> str:
+    """Which claim of a pod is not there; "" if all are there. The scheduler does not try such a pod, nor writes why."""
+    return next((each.waits for each in claims_of(pod, cluster) if not each.claim), "")
+
+
 def claim_use(cluster: Cache, pending: Iterable[PodInfo]) -> list[ClaimUse]:
     """All claims; those that wait come first. Claims are in the order of namespaces and names."""
     pods: dict[tuple[str, str], list[PodInfo]] = {}

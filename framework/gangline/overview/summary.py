@@ -10,7 +10,7 @@ import numpy as np
 
 from gangline.api.pod_group import Membership, PodGroup, Problem
 from gangline.groups import Groups
-from gangline.overview.claim_use import ClaimUse, claim_use, why_waiting
+from gangline.overview.claim_use import ClaimUse, claim_use, lacks_claim, why_waiting
 from gangline.overview.device_use import DeviceUse, device_use
 from gangline.overview.domain_use import DomainUse, domain_use, ready_nodes
 from gangline.overview.gpu_use import gpu_use
@@ -160,7 +160,7 @@ def overview(
         levels=[LevelUse(each.level.level, len(each.level), _complete(each)) for each in domains],
         domains=[found for each in domains for found in _in_domains(each)],
         gangs=sorted(gangs, key=lambda gang: (not gang.waiting, gang.name)),
-        waiting=sorted((_waiting(pod, serves) for pod in alone), key=lambda each: each.pod),
+        waiting=sorted((_waiting(pod, serves, cluster) for pod in alone), key=lambda each: each.pod),
         devices=device_use(cluster),
         claims=shown.claims(claim_use(cluster, pending), (*cluster.pods.values(), *pending)),
         serves=None if serves is None else list(serves),
@@ -262,6 +262,15 @@ def kept_room(message: str) -> ReservedRoom | None:
     return ReservedRoom(int(found[1]), int(found[2]), found[3], found[4]) if found else None
 
 
+def with_times(message: str, room: ReservedRoom) -> str:
+    """A message about kept room, with the times since when and until when this room is kept."""
+    found = _KEPT.search(message)
+    if found is None:
+        return message
+    since, until = found.span(3), found.span(4)
+    return message[: since[0]] + room.since + message[since[1] : until[0]] + room.until + message[until[1] :]
+
+
 def _name(group: PodGroup | None, key: str) -> str:
     return f"{group.namespace}/{group.name}" if group is not None else key.partition(":")[2]
 
@@ -275,8 +284,8 @@ def _where(pods: Sequence[PodInfo], level: Domains | None) -> list[str]:
     return [level.path(d) for d in domains[:MOST_DOMAINS]] + ([f"and {more} more"] if more > 0 else [])
 
 
-def _waiting(pod: PodInfo, serves: Sequence[str] | None) -> WaitingUnits:
-    return WaitingUnits(pod.key, pod.scheduler_name, _why(pod, serves))
+def _waiting(pod: PodInfo, serves: Sequence[str] | None, cluster: Cache) -> WaitingUnits:
+    return WaitingUnits(pod.key, pod.scheduler_name, _why(pod, serves) or lacks_claim(pod, cluster))
 
 
 def _why(pod: PodInfo, serves: Sequence[str] | None) -> str:

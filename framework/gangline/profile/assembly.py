@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gangline.api.hints import Action, ClusterEvent, EventHint, OwnEvent, on
+from gangline.api.hints import RESERVATION_ENDED, Action, ClusterEvent, EventHint, OwnEvent, on
 from gangline.api.plugin import Clock
 from gangline.clock import SystemClock
 from gangline.config import (
@@ -125,7 +125,7 @@ def judging_runtimes(
     on_fault: Callable[[GanglineError], None] | None = None,
 ) -> dict[str, Runtime]:
     """As `build_runtimes`, with the installed plugins: profiles that judge a cluster and write nothing."""
-    metrics = Metrics()
+    metrics = Metrics(warns_of_slow=False)
     services = Services[Runtime](
         cluster,
         clock or SystemClock(),
@@ -205,6 +205,7 @@ def group_events(groups: Groups) -> tuple[EventHint, ...]:
     return (
         on("nodes", Action.ADD | Action.UPDATE),
         on("pods", Action.DELETE),
+        EventHint(RESERVATION_ENDED),
         *(
             OwnEvent(
                 ClusterEvent(resource.key, changed),

@@ -18,10 +18,11 @@ from gangline import model
 from gangline.errors import InvalidObject
 from gangline.groups.gpu_count import gpus_of
 from gangline.kube.resources import PDBS
+from gangline.plurals import listed
 from gangline.remedies.bisecting import first_that_does
 from gangline.remedies.domains import domains_of, sums
 from gangline.remedies.holders import Holder, HolderColumns, holders_of
-from gangline.remedies.remedy import Remedy, RemedyCost, RemedyKind, listed
+from gangline.remedies.remedy import Remedy, RemedyCost, RemedyKind
 from gangline.remedies.trying import Trial
 from gangline.state import requests
 from gangline.state.node_view import Int64Column

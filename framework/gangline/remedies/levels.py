@@ -6,16 +6,21 @@ All subgroups that require the same level are changed together, because they usu
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Callable, Iterator, Sequence
 
 from gangline.api.pod_group import ANYWHERE, PodGroup, TopologyConstraint
-from gangline.remedies.remedy import Remedy, RemedyCost, RemedyKind, listed
+from gangline.plurals import listed
+from gangline.remedies.remedy import Remedy, RemedyCost, RemedyKind
 from gangline.remedies.trying import Trial
+from gangline.state.topology import Domains, Topology
 
 _MOST_LEVELS = 8
 """Levels that subgroups require and that are tried, at most."""
 _Parts = Sequence[str]
 """The names of subgroups; empty for the whole gang."""
+_LONGEST = 64
+"""Characters of an unknown level that are compared with the names of levels, at most."""
 
 
 def prefer_level(trial: Trial) -> Iterator[Remedy]:
@@ -32,21 +37,37 @@ def prefer_level(trial: Trial) -> Iterator[Remedy]:
 
 
 def widen_level(trial: Trial) -> Iterator[Remedy]:
-    """The narrowest wider level that the gang, or its subgroups, could require."""
+    """The narrowest wider level that the gang, or its subgroups, could require; the level with the most similar name
+    instead of one that there is not.
+    """
+    topology = trial.runtime.topology
     for level, parts in _required(trial):
-        domains = trial.runtime.topology.find(level)
-        wider = domains.wider if domains is not None else None
-        while wider is not None:
+        domains = topology.find(level)
+        for other in _similar(level, topology) if domains is None else _wider(domains):
 
-            def looser(constraint: TopologyConstraint, to: str = wider.level) -> TopologyConstraint:
+            def looser(constraint: TopologyConstraint, to: str = other) -> TopologyConstraint:
                 return TopologyConstraint(required=to, preferred=constraint.preferred)
 
             if trial.starts(change=_changing(parts, looser)):
-                sentence = f"Require the level {wider.level} for {_named(parts)} instead of {level}."
-                values = {"level": level, "to": wider.level, "subgroups": list(parts)}
+                why = ", which does not exist" if domains is None else ""
+                sentence = f"Require the level {other} for {_named(parts)} instead of {level}{why}."
+                values = {"level": level, "to": other, "subgroups": list(parts)}
                 yield Remedy(RemedyKind.WIDEN_LEVEL, sentence, values, RemedyCost())
                 break
-            wider = wider.wider
+
+
+def _wider(domains: Domains) -> Iterator[str]:
+    """The wider levels, the narrowest first."""
+    wider = domains.wider
+    while wider is not None:
+        yield wider.level
+        wider = wider.wider
+
+
+def _similar(unknown: str, topology: Topology) -> list[str]:
+    """The levels, those with names like this one first."""
+    names = [level.name for level in reversed(topology.levels)]
+    return sorted(names, key=lambda name: -difflib.SequenceMatcher(None, name, unknown[:_LONGEST]).ratio())
 
 
 def _required(trial: Trial) -> list[tuple[str, _Parts]]:

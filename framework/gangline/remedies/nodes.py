@@ -11,8 +11,9 @@ import numpy as np
 from gangline import model
 from gangline.errors import InvalidObject
 from gangline.kube.resources import GPU_NODE_STATUSES
+from gangline.plurals import listed
 from gangline.remedies.bisecting import first_that_does
-from gangline.remedies.remedy import Remedy, RemedyCost, RemedyKind, listed
+from gangline.remedies.remedy import Remedy, RemedyCost, RemedyKind
 from gangline.remedies.trying import Trial
 from gangline.state.cache import Cache
 from gangline.state.node_view import Rows

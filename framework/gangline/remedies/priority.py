@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gangline.plurals import listed
 from gangline.remedies.bisecting import first_that_does
 from gangline.remedies.freeing import Vacancy, vacancies
 from gangline.remedies.holders import holders_of
-from gangline.remedies.remedy import Remedy, RemedyCost, RemedyKind, listed
+from gangline.remedies.remedy import Remedy, RemedyCost, RemedyKind
 from gangline.remedies.trying import Trial
 
 _HIGHEST = 1_000_000_000

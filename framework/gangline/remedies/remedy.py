@@ -85,12 +85,3 @@ def joined(parts: Sequence[Remedies]) -> Remedies | None:
         return None
     found = [remedy for part in parts for remedy in part.remedies]
     return msgspec.structs.replace(parts[-1], remedies=cheapest_first(found))
-
-
-_MOST_NAMED = 4
-
-
-def listed(names: list[str]) -> str:
-    """The first names, and how many more there are."""
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -8,7 +8,8 @@ from functools import partial
 import msgspec
 
 from gangline import model
-from gangline.remedies.remedy import Remedy, RemedyCost, RemedyKind, listed
+from gangline.plurals import listed
+from gangline.remedies.remedy import Remedy, RemedyCost, RemedyKind
 from gangline.remedies.rewriting import rewritten
 from gangline.remedies.trying import Trial
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from gangline.errors import ConfigError, NotFound
 from gangline.kube.resources import CSI_NODES, GPU_NODE_STATUSES, NODES, PODS, RESOURCE_SLICES, Resource
+from gangline.plurals import known_nodes
 from gangline.simulate.history import Data
 from gangline.simulate.replacing import TIED, anew, comes_again
 from gangline.simulate.server import InMemoryServer
@@ -70,7 +71,8 @@ def add_nodes(server: InMemoryServer, added: Sequence[NewNodes]) -> None:
 def _node(server: InMemoryServer, option: str, name: str) -> Data:
     found = _get(server, NODES, name)
     if found is None:
-        raise ConfigError(option, name, "there is no such node; `gangline topology -o name` lists the nodes")
+        names = [each.data["metadata"]["name"] for each in server.list(NODES)]
+        raise ConfigError(option, name, f"there is no such node; {known_nodes(names)}")
     return found
 
 

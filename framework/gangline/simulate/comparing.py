@@ -37,6 +37,7 @@ from gangline.simulate.server import InMemoryServer
 from gangline.simulate.session import why_pending
 from gangline.simulate.time import VirtualClock, run
 from gangline.simulate.workloads import FINISHED
+from gangline.telemetry.metrics import Metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +170,7 @@ def _simulated(
         clock,
         Catalog.discover(),
         Options(seed=seed),
+        Metrics(warns_of_slow=False),
     )
     works = (
         scheduler.run(),

@@ -93,7 +93,7 @@ class _InUse(Collector):
 class Metrics:
     """Every metric of the scheduler."""
 
-    def __init__(self) -> None:
+    def __init__(self, warns_of_slow: bool = True) -> None:
         self.registry = registry = CollectorRegistry()
         self.plugins = Timings(*families.PLUGINS)
         self.points = Timings(*families.POINTS)
@@ -117,7 +117,7 @@ class Metrics:
         self.overruns = Counter(*families.OVERRUNS, registry=registry)
         self.pending = Gauge(*families.PENDING, registry=registry)
         self.groups = GroupMetrics(registry)
-        self.failures = Failures()
+        self.failures = Failures(warns_of_slow=warns_of_slow)
         registry.register(self.failures.failed)
         registry.register(self.failures.held)
         self.of_plugins = PluginMetrics(registry, {self.groups.ERRORS: (self.groups.errors, self.groups.ERROR_LABELS)})

@@ -307,7 +307,7 @@ async def test_a_node_that_is_not_there(lab: ClusterOverHttp) -> None:
 
     code, said = await of(lab, "explain", "p", "--why-not", "b")
 
-    assert code == 1 and f"context lab ({lab.url}): there is no node 'b'; `gangline topology -o name`" in said
+    assert code == 1 and f"context lab ({lab.url}): there is no node 'b'; the nodes are a" in said
 
 
 async def test_a_gang_that_is_not_there(lab: ClusterOverHttp) -> None:

@@ -101,7 +101,7 @@ async def test_a_node_that_is_not_there(lab: ClusterOverHttp, option: list[str])
 
     code, said = await of(lab, "simulate", "--from-cluster", *option)
 
-    assert code == 1 and said.startswith(f"gangline: {option[0]}: x: there is no such node; ")
+    assert code == 1 and said.startswith(f"gangline: {option[0]}: x: there is no such node; the nodes are ")
 
 
 async def test_a_cluster_that_does_not_answer(lab: ClusterOverHttp) -> None:

@@ -100,7 +100,7 @@ def test_the_members_of_a_gang_stay_in_the_leaf_of_the_others() -> None:
 
 
 def test_a_node_that_is_not_there_is_named() -> None:
-    with pytest.raises(ConfigError, match="--drain: l9-n9: there is no such node"):
+    with pytest.raises(ConfigError, match="--drain: l9-n9: there is no such node; the nodes are l0-n0, "):
         drained(GangCluster(), "l0-n0", "l9-n9")
 
 

@@ -170,6 +170,16 @@ def test_a_claim_that_is_not_there_is_waited_for(entry: model.PodResourceClaim, 
     assert why in found.waits
 
 
+def test_a_pod_that_nobody_tries_because_its_claim_is_not_there_is_told_so() -> None:
+    cache = filled()
+    pod = waiting("p", model.PodResourceClaim("g", resource_claim_name="gone"))
+    pod.status.conditions = []
+
+    (found,) = overview(cache, [cache.record(pod)], Topology(cache.nodes)).waiting
+
+    assert found.message == "there is no ResourceClaim default/gone"
+
+
 def test_an_entry_for_which_the_pod_needs_no_claim_is_left_out() -> None:
     cache = filled()
     pod = make_pod("p", resource_claims=[model.PodResourceClaim("g", resource_claim_template_name="t")])

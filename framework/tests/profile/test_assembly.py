@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import ClassVar
 
 import pytest
@@ -105,3 +106,21 @@ def test_a_plugin_without_any_hook_is_a_mistake_where_it_is_enabled() -> None:
 
     with pytest.raises(ConfigError, match="Idle: is enabled, but has no hook at which it would be called"):
         judging_runtimes(config.load(text, "idle"), Cache(), catalog=Catalog.discover().with_classes(Idle))
+
+
+def test_a_command_does_not_warn_that_a_plugin_holds_up_a_loop(caplog: pytest.LogCaptureFixture) -> None:
+    class Slow(NodeResourcesFit):
+        name = "NodeResourcesFit"
+
+        @hookimpl
+        def pre_filter(self, pod: PodInfo) -> None:
+            time.sleep(0.06)
+
+    catalog = Catalog({}).with_classes(PrioritySort, DefaultBinder, Slow)
+    configuration, cache = config.load(HEAD + ONLY.format(name="one", more=""), "config.yaml"), Cache()
+    runtime = judging_runtimes(configuration, cache, catalog=catalog)["one"]
+
+    runtime.filter(cache.record(make_pod("p")))
+
+    assert not caplog.messages
+    assert "NodeResourcesFit" in {plugin for plugin, _ in runtime.profile.failures.slow_counts}

@@ -119,6 +119,14 @@ CASES: list[tuple[str, World, RemedyKind, str, Mapping[str, Any], RemedyCost]] =
         RemedyCost(),
     ),
     (
+        "a level that does not exist, for one with a similar name",
+        World(FOUR, members(2, level="laef"), min_member=2),
+        RemedyKind.WIDEN_LEVEL,
+        "Require the level leaf for the gang instead of laef, which does not exist.",
+        {"level": "laef", "to": "leaf", "subgroups": []},
+        RemedyCost(),
+    ),
+    (
         "fewer members",
         World(FOUR, members(3), min_member=3),
         RemedyKind.FEWER_MEMBERS,

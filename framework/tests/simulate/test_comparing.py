@@ -168,7 +168,7 @@ def test_objects_that_arrive_later_and_pods_that_end_are_part_of_the_story() -> 
     ids=["drain", "new nodes"],
 )
 def test_a_node_that_is_not_there_is_named(changes: Any, option: str) -> None:
-    with pytest.raises(ConfigError, match=f"{option}: nowhere: there is no such node"):
+    with pytest.raises(ConfigError, match=f"{option}: nowhere: there is no such node; the nodes are "):
         difference(with_jobs(), **changes)
 
 

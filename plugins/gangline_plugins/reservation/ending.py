@@ -1,5 +1,6 @@
-"""How users learn of a reservation: events on the group's pods, and gauges while it lasts. Its end wakes waiting
-pods.
+"""How users learn of a reservation: events on the group's pods, and gauges while it lasts.
+
+Its end wakes waiting pods, and its group too, so that the message on the group no longer says that room is kept.
 """
 
 from __future__ import annotations
@@ -7,12 +8,10 @@ from __future__ import annotations
 import logging
 from enum import Enum
 
-from gangline import Action, ClusterEvent, Handle, custom_resources, moments
+from gangline import RESERVATION_ENDED, Handle, custom_resources, moments
 from gangline_plugins.reservation.room import KeptRoom
 
 log = logging.getLogger(__name__)
-EVENTS = "gangline.dev/reservations"
-"""The resource name under which plugins register for the end of a reservation."""
 _MOST_TOLD = 8
 """At most this many pods of a gang get an event."""
 _LABELS = ("namespace", "gang")
@@ -78,7 +77,7 @@ class Notices:
         note = f"Room is kept no longer for {kept.name}: {why.words}"
         log.info("%s", note)
         self._tell(kept, "Normal" if why is End.SERVED else "Warning", "ReservationEnded", note)
-        self._handle.announce(ClusterEvent(EVENTS, Action.DELETE))
+        self._handle.announce(RESERVATION_ENDED)
 
     def _tell(self, kept: KeptRoom, kind: str, reason: str, note: str) -> None:
         for pod in kept.pods[:_MOST_TOLD]:

@@ -22,6 +22,7 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 
 from gangline import (
+    RESERVATION_ENDED,
     SKIP,
     Action,
     CodeColumn,
@@ -43,7 +44,7 @@ from gangline import (
 )
 from gangline_plugins.memberships import key_of
 from gangline_plugins.reservation.arguments import ReservationArgs
-from gangline_plugins.reservation.ending import EVENTS, End, Notices
+from gangline_plugins.reservation.ending import End, Notices
 from gangline_plugins.reservation.lifetimes import Lifetimes
 from gangline_plugins.reservation.outlook import Expected
 from gangline_plugins.reservation.planning import ReservationPlan, plan
@@ -84,7 +85,7 @@ class Reservation:
         """Pods that come or go, new nodes, and the end of a reservation: the reserved group may start, or kept-out pods
         may.
         """
-        return (on("pods", Action.ADD | Action.DELETE), on("nodes", Action.ADD), on(EVENTS, Action.DELETE))
+        return (on("pods", Action.ADD | Action.DELETE), on("nodes", Action.ADD), EventHint(RESERVATION_ENDED))
 
     @hookimpl
     def pod_group_post_filter(self, attempt: GroupAttempt, nodes: NodeView) -> Status | None:

@@ -395,6 +395,30 @@ def test_other_tenants_start_when_the_reservation_has_lasted_as_long_as_it_may()
     assert 20.0 <= TwoTenants().seconds_to_start("", maxReservationSeconds=30.0) <= 45.0
 
 
+class LateCluster(GangCluster):
+    """A node with a pod that runs longer than it says, and a gang that room is kept for meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__(leaves=0)
+        self.create(resources.NODES, *(make_node(f"n{n}", gpus=8, cpu=64, memory="512Gi") for n in range(2)))
+        self.create(resources.PODS, make_pod("busy", 8, node="n0", annotations={MAX_RUNTIME: "2m"}))
+
+    async def said(self) -> str:
+        """The message on the gang soon after its time has passed, while nothing else happens."""
+        profile = profile_with("Reservation", maxReservationSeconds=100.0)
+        async with self.scheduling(profile, SimulatedClient(self.server)):
+            self.add_gang("big", 2, {})
+            await self.until(lambda: "room is kept on" in self.message("big-0"))
+            await asyncio.sleep(130.0)
+            return self.message("big-0")
+
+
+def test_a_gang_is_not_told_that_room_is_kept_when_it_is_kept_no_longer() -> None:
+    story = LateCluster()
+
+    assert "no room is kept for it before" in story.play(story.said)
+
+
 @pytest.mark.parametrize("default", [None, 60.0])
 def test_the_pods_that_end_are_those_whose_end_is_known(default: float | None) -> None:
     gangs = busy("100s", "", "soon", "50s")
