@@ -67,6 +67,11 @@ class ExtendedClaims:
             if not self._there[key]:
                 del self._there[key]
 
+    @property
+    def has_some(self) -> bool:
+        """Whether the API server has claims for extended resources of any pods."""
+        return bool(self._there)
+
     def there(self, pod: PodInfo) -> Claims:
         """The claims for the extended resources of a pod that the API server has, in the namespace of the pod."""
         return list(self._there.get((pod.namespace, pod.uid), {}).values())

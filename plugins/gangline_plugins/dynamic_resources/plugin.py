@@ -200,6 +200,12 @@ class DynamicResources:
             else (own, need.priority, *named)
         )
 
+    @hookimpl
+    def identity_all(self, pods: Sequence[PodInfo]) -> Sequence[Hashable] | None:
+        """As `identity` for each."""
+        is_asked = any(uses_claims(cls) or self._extended.served.of(cls) for cls in {pod.cls for pod in pods})
+        return list(map(self.identity, pods)) if is_asked else None
+
     def _as_it_stands(self, claim: model.ResourceClaim) -> Hashable:
         uid = claim.metadata.uid
         return uid, self._ledger.turn(uid), self._giving_back.is_lost(claim)
@@ -301,8 +307,10 @@ class DynamicResources:
         return self._has_claims(attempt)
 
     def _has_claims(self, attempt: GroupAttempt) -> bool:
-        there = self._ledger.extended.there
-        return any(uses_claims(pod.cls) or there(pod) for pod in attempt.pods)
+        extended = self._ledger.extended
+        if any(map(uses_claims, {pod.cls for pod in attempt.pods})):
+            return True
+        return extended.has_some and any(map(extended.there, attempt.pods))
 
     @hookimpl
     def pod_group_post_filter(self, attempt: GroupAttempt) -> Status | None:
