@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import fcntl
+import json
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,12 +26,35 @@ def messages() -> list[str]:
     return [message for row in rows for message in re.findall(r"`([^`]+)`", row)]
 
 
-@cache
-def written() -> tuple[str, Sequence[Sequence[str]]]:
+class Written:
     """All texts in the code, one after the other, and the parts of those that an f-string fills in, with anything."""
+
+    def __init__(self, found: Sequence[str]) -> None:
+        self.joined = END.join(found)
+        self.filled = [text.split(FILLED) for text in found if FILLED in text]
+
+    def has(self, message: str) -> bool:
+        """Whether the code has the message, or a text that it is a part of. A counter gets its ending later."""
+        return message.removesuffix("_total") in self.joined or any(fits(message, parts) for parts in self.filled)
+
+
+@pytest.fixture(scope="session")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """The first process of a run that asks parses the code, in a second; the others read what it has found."""
+    with (tmp_path_factory.getbasetemp() / "texts-of-the-code.json").open("a+", encoding="utf-8") as kept:
+        fcntl.flock(kept, fcntl.LOCK_EX)
+        kept.seek(0)
+        if text := kept.read():
+            return Written(json.loads(text))
+        found = all_texts()
+        kept.write(json.dumps(found))
+        kept.flush()
+        return Written(found)
+
+
+def all_texts() -> list[str]:
     files = (file for source in SOURCES for file in sorted((ROOT / source).rglob("*.py")))
-    found = {text for file in files for text in texts(ast.parse(file.read_text(encoding="utf-8")))}
-    return END.join(sorted(found)), [text.split(FILLED) for text in sorted(found) if FILLED in text]
+    return sorted({text for file in files for text in texts(ast.parse(file.read_text(encoding="utf-8")))})
 
 
 def texts(tree: ast.AST) -> Iterator[str]:
@@ -41,12 +65,6 @@ def texts(tree: ast.AST) -> Iterator[str]:
                 yield "".join(FILLED if part is None else part for part in parts)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
-
-
-def is_written(message: str) -> bool:
-    """Whether the code has the message, or a text that it is a part of; a counter has its ending from the library."""
-    found, filled = written()
-    return message.removesuffix("_total") in found or any(fits(message, parts) for parts in filled)
 
 
 def fits(message: str, parts: Sequence[str]) -> bool:
@@ -64,8 +82,8 @@ def fits(message: str, parts: Sequence[str]) -> bool:
 
 
 @pytest.mark.parametrize("message", messages())
-def test_a_message_is_in_the_code(message: str) -> None:
-    assert all(is_written(part) for part in message.split("..."))
+def test_a_message_is_in_the_code(message: str, written: Written) -> None:
+    assert all(written.has(part) for part in message.split("..."))
 
 
 def seen(page: str) -> list[str]:
@@ -77,11 +95,11 @@ def seen(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize("message", [*seen("replay"), *seen("kubectl")])
-def test_a_message_of_a_command_is_in_the_code(message: str) -> None:
+def test_a_message_of_a_command_is_in_the_code(message: str, written: Written) -> None:
     parts = [part for part in message.split(": ") if len(part) >= LEAST]  # values stand before and after colons
 
-    assert any(is_written(part) for part in parts)
+    assert any(written.has(part) for part in parts)
 
 
-def test_a_message_that_nobody_writes_is_found_out() -> None:
-    assert not is_written("node(s) had the wrong colour")
+def test_a_message_that_nobody_writes_is_found_out(written: Written) -> None:
+    assert not written.has("node(s) had the wrong colour")

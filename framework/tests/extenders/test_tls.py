@@ -10,6 +10,7 @@ import pytest
 from gangline.config import Extender, ExtenderTLS
 from gangline.errors import ConfigError, ExtenderError
 from gangline.extenders import Extenders, HttpAsker
+from gangline.extenders.tls import context_of
 from gangline.testing import cluster, make_node, make_pod
 
 from ..kube.certificates import Certificates
@@ -65,6 +66,24 @@ async def test_without_an_authority_every_certificate_is_trusted(
     tls = ExtenderTLS(cert_file=str(certificates.client), key_file=str(certificates.client_key))
 
     assert await left_by(asker, secured, tls) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("https", "tls", "read"),
+    [(True, None, 0), (False, ExtenderTLS(insecure=True), 0), (False, ExtenderTLS(), 1)],
+    ids=["every", "insecure", "checked"],
+)
+def test_the_authorities_of_the_system_are_read_only_where_they_are_asked(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch, https: bool, tls: ExtenderTLS | None, read: int
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates.ca))
+
+    context = context_of(Extender(url_prefix="https://extender", enable_https=https, tls_config=tls), "extenders[0]")
+
+    assert isinstance(context, ssl.SSLContext) and len(context.get_ca_certs()) == read
+    assert (context.verify_mode, context.check_hostname) == (
+        (ssl.CERT_REQUIRED, True) if read else (ssl.CERT_NONE, False)
+    )
 
 
 async def test_a_certificate_of_another_name_is_refused(

@@ -229,6 +229,18 @@ async def test_a_server_of_another_authority_is_refused(tls_server: FakeApiServe
             await client.bind("default", "a", "", "n", {})
 
 
+@pytest.mark.parametrize("insecure", [False, True])
+def test_without_an_authority_those_of_the_system_are_read_unless_nobody_asks_them(
+    certificates: Certificates, write: Write, monkeypatch: pytest.MonkeyPatch, insecure: bool
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates.ca))
+    path = write({"token": "x"}, {"server": "https://api", "insecure-skip-tls-verify": insecure})
+
+    context = load(path, environ={}).ssl_context
+
+    assert context is not None and len(context.get_ca_certs()) == (0 if insecure else 1)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(str(tmp_path / "nothing"), environ={})
