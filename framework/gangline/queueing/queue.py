@@ -122,7 +122,6 @@ class SchedulingQueue:
         self._unit_of[pod.uid] = unit
         if unit.place is Place.IN_FLIGHT:
             unit.late.append(pod)
-            self.nominations.touch(pod.uid)
             return
         self._moving.resize(unit, [*unit.members, pod])
         self._moving.changed(unit, now)
