@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 
 from gangline.state.pods import PodInfo
+from gangline.state.slots import nominate as name_in_slot
 
 Nominations = Mapping[str, Mapping[str, PodInfo]]
 """The pods that are meant for each node, by node name and UID."""
@@ -127,6 +128,7 @@ class Nominated:
         if pod.nominated_in_status or before.nominated_in_status:
             self.nominate(pod, pod.nominated_in_status)
         elif (meant := self._meant.get(pod.uid)) is not None:
+            name_in_slot(pod.slot, meant[1])
             self.nominate(pod, meant[1])
 
     def _look(self) -> None:

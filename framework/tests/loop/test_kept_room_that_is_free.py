@@ -187,3 +187,13 @@ def test_a_gang_with_unlike_members_cannot_be_bound() -> None:
     made.decide()
 
     assert list(made.bound) == [name]
+
+
+def test_a_gang_without_hope_gives_room_back_though_it_has_changed_before_its_nomination_was_written() -> None:
+    made = world()
+    name = waits(made)
+
+    made.labelled(0)  # the gang is tried again, and no preemption can help it
+    made.settle()
+
+    assert (list(made.bound), made.overlooked()) == ([name], [])
