@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from gangline.api.hints import Action, ClusterEvent
+from gangline.api.hints import ClusterEvent
 from gangline.deciding.what_if import WhatIf
 from gangline.extenders import Extenders
 from gangline.loop.watching import Cluster
@@ -34,9 +34,8 @@ class Offered(WhatIf):
         return unit is not None and runtime is not None and runtime.admit(unit.everybody()).is_success
 
     def expect(self, key: str, places: Iterable[tuple[PodInfo, str]]) -> None:
-        """See `Handle.expect`. Room that is given up may help other pods, as the room of deleted pods does."""
-        for pod in self._cluster.queue.nominations.expect(key, places):
-            self._cluster.happened("pods", Action.DELETE, pod, None)
+        """See `Handle.expect`."""
+        self._cluster.queue.nominations.expect(key, places)
 
     def is_reviewed(self, pod: PodInfo) -> bool:
         """Whether extenders have a say in which pods are removed for this pod."""

@@ -118,7 +118,8 @@ class Outcomes:
             unit, why, rejected.plugins, group, taken_back, is_error=rejected.is_error, has_lost_node=lost
         )
         self._requeue_group(rejection, runtime.name)
-        self._freed(member.pod)
+        for each, _ in failed:
+            self._freed(each.pod)
 
     def group_rejected(self, rejection: GroupRejection, profile: str) -> None:
         """A group cannot be placed now."""
@@ -144,8 +145,6 @@ class Outcomes:
             return
         message, backoff = self._backed_off(rejection, profile)
         rejection = replace(rejection, message=message)
-        gives_way = rejection.is_incomplete and not unit.is_incomplete
-        unit.is_incomplete = rejection.is_incomplete
         self._queue.requeue(
             unit,
             rejection.plugins,
@@ -157,6 +156,7 @@ class Outcomes:
             kind=rejection.kind,
             lack=rejection.lack,
             alike=rejection.alike,
+            is_incomplete=rejection.is_incomplete,
         )
         self._wake()
         if rejection.is_error:
@@ -166,9 +166,6 @@ class Outcomes:
             nominated = rejection.nominated.get(pod.uid)
             if nominated is not None or not _knows(pod, rejection.message):
                 self._tell(pod, rejection.message, rejection.is_error, nominated)
-        meant = next((pod for pod in unit.members if pod.nominated_node_name), None)
-        if gives_way and meant is not None:  # others may have the room from now on
-            self._freed(meant)
 
     def _group_placed(self, group: PodGroup, pods: int) -> None:
         if group.object is not None:
@@ -203,8 +200,6 @@ class Outcomes:
         self._recorder.event(
             pod, "Normal", "Scheduled", f"Successfully assigned {pod.key} to {decision.node}", "Binding"
         )
-        if pod.nominated_node_name not in ("", decision.node):
-            self._freed(pod)  # on the node for which the pod was nominated
 
     def _give_back(self, decision: Decision) -> None:
         try:
@@ -224,15 +219,12 @@ class Outcomes:
         self._attempts(result, profile).observe(seconds)
 
     def _tell(self, pod: PodInfo, message: str, is_error: bool, nominated: str | None) -> None:
-        was_meant = nominated is not None and pod.nominated_node_name not in ("", nominated)
         if nominated is not None:
             nominate(pod.slot, nominated)
             self._queue.nominations.nominate(pod, nominated)
         reason = "SchedulerError" if is_error else "Unschedulable"
         self._recorder.event(pod, "Warning", "FailedScheduling", message)
         self._recorder.condition(Condition(pod.namespace, pod.name, pod.uid, reason, message, nominated))
-        if was_meant:
-            self._freed(pod)  # on the node for which the pod was nominated
 
 
 def _knows(pod: PodInfo, message: str) -> bool:

@@ -23,7 +23,7 @@ from gangline.loop.decisions import Decisions
 from gangline.loop.outcomes import Outcomes
 from gangline.loop.watching import Cluster
 from gangline.profile.runtime import Runtime
-from gangline.queueing.nominating import Nominations, without
+from gangline.queueing.nominating import Nominations
 from gangline.queueing.units import Place, Unit
 from gangline.telemetry.metrics import Metrics
 
@@ -131,13 +131,8 @@ class SchedulingCycles:
         return RoomCount(runtime, self._cache, self.nominated(), now, Deadline(self._limits.pod)).still_lacks
 
     def nominated(self) -> Nominations:
-        """The nominations of the pods that have no place yet."""
-        return without(self._cache.pods, self._is_incomplete, self._queue.nominations.by_node)
-
-    def _is_incomplete(self, uid: str) -> bool:
-        """Whether a pod waits for other members of its group to be created."""
-        unit = self._queue.get(uid)
-        return unit is not None and unit.lacks_members
+        """The nominations that keep room from others."""
+        return self._queue.nominations.by_node
 
     def _decide(self, unit: Unit) -> None:
         """Decide one unit in one stretch."""

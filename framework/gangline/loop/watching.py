@@ -50,6 +50,8 @@ class Cluster:
         """Tells the plugins of a waiting pod."""
         self.woken = asyncio.Event()
         """There may be a unit to decide."""
+        queue.nominations.follow(cache.pods, self.wake)
+        cache.heed_places(queue.nominations.touch)
         self.is_listed = True
         """Whether all existing objects have been listed; until then nothing is decided, and no object is an event."""
 
@@ -126,9 +128,8 @@ class PodHandler:
     def _wait_no_longer(self, uid: str) -> PodInfo | None:
         """Take a pod that will not be bound from the queue and from permit.
 
-        Returns the pod if room is free now, for the event; None if no room was kept. Room is free if the whole group
-        leaves the queue with the pod, or if the pod had a nomination. The queue itself finds out whether the members
-        that are left are too few to keep room.
+        Returns the pod if its whole group leaves the queue with it, because plugins may have kept room for the group.
+        The queue itself tells of the room that nominated pods have kept.
         """
         c = self._cluster
         waiting = c.waiting.get(uid)
@@ -140,18 +141,14 @@ class PodHandler:
         pod = c.queue.remove(uid)
         if unit.group:
             c.wake()
-        frees = (unit.group and unit.place is Place.GONE) or (pod is not None and pod.nominated_node_name)
-        return pod if frees else None
+        return pod if unit.group and unit.place is Place.GONE else None
 
     def _bound(self, record: PodInfo) -> None:
         c = self._cluster
         known = c.cache.pods.get(record.uid)
         was_known = known is not None and not c.cache.is_assumed(record.uid)
         unit = c.queue.get(record.uid)
-        meant = c.queue.nominations.elsewhere(record.uid, record.node_name)
         c.cache.upsert_pod(record)
-        if meant is not None:
-            c.happened("pods", Action.DELETE, meant, None)  # others may have the room on that other node now
         if unit is not None and unit.place is not Place.IN_FLIGHT:
             c.queue.remove(record.uid)  # somebody else has bound it
             c.wake()
@@ -175,15 +172,8 @@ class PodHandler:
             return
         if c.cache.is_assumed(record.uid) and c.queue.get(record.uid) is None:
             return  # we have bound it; the watch has not told yet
-        unit = c.queue.get(record.uid)
-        named = record.nominated_in_status
-        meant = c.queue.nominations.elsewhere(record.uid, named) if named else None
-        before = c.queue.update(record, c.clock.monotonic())
+        c.queue.update(record, c.clock.monotonic())
         c.enqueued(record)
-        if before is not None and (meant is not None or before.nominated_in_status):
-            is_moved = c.queue.get(record.uid) is not unit  # to another group, which may keep no room from others
-            if is_moved or meant is not None or before.nominated_in_status != named:
-                c.happened("pods", Action.DELETE, before, None)  # others may have the room on that node now
         c.wake()
 
 

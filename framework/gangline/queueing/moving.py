@@ -61,15 +61,8 @@ class QueuedProfile:
 class Moving:
     """The places of units, and the units that are to be moved. The caller passes the time."""
 
-    def __init__(
-        self,
-        nominations: Nominated,
-        keep_together: Callable[[Unit, float], bool],
-        freed: Callable[[PodInfo, float], None],
-    ) -> None:
-        """`keep_together` queues anew the members that left a unit; returns whether the unit still has members. `freed`
-        is told of a waiting pod that keeps the room for which it is nominated no longer.
-        """
+    def __init__(self, nominations: Nominated, keep_together: Callable[[Unit, float], bool]) -> None:
+        """`keep_together` queues anew the members that left a unit; returns whether the unit still has members."""
         self.settings = QueueSettings()
         self.profiles: dict[str, QueuedProfile] = {}
         self.active = Turns()
@@ -79,7 +72,6 @@ class Moving:
         """The number of pods in each place."""
         self._nominations = nominations
         self._keep_together = keep_together
-        self._freed = freed
         self._again: OrderedDict[Unit, None] = OrderedDict()
         """Unschedulable and gated units that are to be tried or asked about again."""
         self._next: OrderedDict[Alike, None] = OrderedDict()
@@ -93,7 +85,8 @@ class Moving:
     @property
     def has_work(self) -> bool:
         """Whether a unit can be tried or moved now."""
-        return len(self.active) > 0 or self._is_behind or bool(self._again or self._next)
+        news = self._nominations.has_news
+        return len(self.active) > 0 or self._is_behind or bool(self._again or self._next) or news
 
     # One unit
 
@@ -108,6 +101,7 @@ class Moving:
             self._next[alike] = None
         if place is Place.GONE:
             self._again.pop(unit, None)
+        self._looks_at(unit)
 
     def resize(self, unit: Unit, members: list[PodInfo]) -> None:
         """The unit has these members now."""
@@ -116,6 +110,12 @@ class Moving:
             unit.is_incomplete = False
         unit.members = members
         unit.leads = []
+        self._looks_at(unit)
+
+    def _looks_at(self, unit: Unit) -> None:
+        """The members of a group may keep room no longer, or again."""
+        if unit.group:
+            self._nominations.touch_all(unit.everybody())
 
     def admit(self, unit: Unit, now: float) -> None:
         """Ask the `pre_enqueue` plugins whether a unit may be tried."""
@@ -123,7 +123,6 @@ class Moving:
         if status.is_success:
             self._activate(unit, now)
             return
-        kept_room = unit.place is Place.GATED and not unit.lacks_members
         unit.rejected_by = status.held_by | {status.plugin}
         unit.is_held = bool(status.held_by)
         unit.message = status.message
@@ -131,10 +130,6 @@ class Moving:
         self.wanting.begin(unit)
         if status.code is Code.ERROR:  # a plugin's fault may be over without any cluster event
             self.waking.look_at(unit, now + FAULT_RETRY)
-        if kept_room and unit.lacks_members:
-            meant = next((pod for pod in unit.members if pod.nominated_node_name), None)
-            if meant is not None:
-                self._freed(meant, now)
 
     def admit_again(self, unit: Unit, now: float) -> None:
         """The reason why the unit was gated may be gone: ask the `pre_enqueue` plugins again."""

@@ -46,6 +46,10 @@ K = TypeVar("K", bound=Tracker)
 S = TypeVar("S")
 
 
+def _nobody(uid: str) -> None:
+    """Nobody has to hear of places."""
+
+
 class Cache:
     """Nodes, pods, assumptions, and a store for every other kind of object."""
 
@@ -55,6 +59,7 @@ class Cache:
         self.nodes = Nodes(axis)
         self.interner = Interner(axis)
         self._pods: dict[str, PodInfo] = {}
+        self._heed: Callable[[str], None] = _nobody
         self._assumed: dict[str, float | None] = {}
         self._uprooted: set[str] = set()
         """Assumed pods whose node has been deleted since."""
@@ -171,6 +176,10 @@ class Cache:
         """Repair the trackers that are out of step, while no transaction is open; see `tracking`."""
         if self._undo.depth == 0:
             self.trackers.mend(self._placed(), again)
+
+    def heed_places(self, heed: Callable[[str], None]) -> None:
+        """Call this from now on with the UID of each pod that has a place now, another one, or none any more."""
+        self._heed = heed
 
     def follow_nodes(self, listener: NodeListener) -> None:
         """Call the listener for every node until its scope ends: now for each, later for each change."""
@@ -337,6 +346,7 @@ class Cache:
             self.remove_pod(pod.uid)
             return
         self._pods[pod.uid] = pod
+        self._heed(pod.uid)
         if known is not None and (self._swap(known, pod) or self._relabel(known, pod)):
             return
         if known is not None:
@@ -352,6 +362,7 @@ class Cache:
         self._assume_no_longer(uid)
         if pod is not None:
             self._detach(pod)
+            self._heed(uid)
         return pod
 
     # Assumptions
@@ -359,21 +370,21 @@ class Cache:
     def assume(self, pod: PodInfo, row: int) -> None:
         """Count a pod as placed before the API server confirms it. Raises PluginError as `place` does."""
         self.place(pod, row)
-        self._pods[pod.uid] = pod
-        self._assumed[pod.uid] = None
-        name_node(pod.slot, self.nodes.names[row])
+        self.adopt(pod)
 
     def adopt(self, pod: PodInfo) -> None:
         """Assume a pod that a transaction has placed; the transaction has to be committed."""
         self._pods[pod.uid] = pod
         self._assumed[pod.uid] = None
         name_node(pod.slot, self.nodes.names[pod.row])
+        self._heed(pod.uid)
 
     def disown(self, pod: PodInfo) -> None:
         """Undo `adopt`; the pod stays on the row where the transaction has put it."""
         self._pods.pop(pod.uid, None)
         self._assume_no_longer(pod.uid)
         name_node(pod.slot, "")
+        self._heed(pod.uid)
 
     def binding_ended(self, pod: PodInfo, now: float) -> None:
         """The API server has accepted the binding: the watch is to confirm it within ASSUMED_LIFETIME seconds."""

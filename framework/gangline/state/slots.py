@@ -3,8 +3,8 @@
 A pod's record (`PodInfo`) holds what the API server says, and never changes. Values that change while the scheduler
 works are in the slot. Other modules read the slot through the record; they cannot assign to it. Each field has one
 owner, which writes it with one of the functions below: the columns and the cache write where a pod is, `groups` the
-group that it is in, `outcomes` the nominated node. The cache also hands the group on to a newer record of the pod. An
-import contract keeps all other modules from importing this one.
+group that it is in, `outcomes` the nominated node. The cache also hands the group on to a newer record of the pod, and
+`nominating` the nominated node. An import contract keeps all other modules from importing this one.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -81,12 +81,17 @@ def extenders(replies: Mapping[str, Reply], seconds: float = 0.0) -> InMemoryExt
 
 @asynccontextmanager
 async def scheduling(
-    cluster: InMemoryServer, clock: VirtualClock, asker: InMemoryExtenders, *configured: Mapping[str, Any]
+    cluster: InMemoryServer,
+    clock: VirtualClock,
+    asker: InMemoryExtenders,
+    *configured: Mapping[str, Any],
+    plugins: Sequence[str] = (),
 ) -> AsyncIterator[Scheduler]:
     document = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "extenders": configured,
+        "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": name} for name in plugins]}}}],
     }
     loaded = config.load(msgspec.json.encode(document).decode(), "test")
     client = SimulatedClient(cluster)

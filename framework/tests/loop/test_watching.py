@@ -135,6 +135,7 @@ def test_others_hear_of_the_room_that_was_kept_for_a_pod_on_another_node(world: 
     meant = pod()
     meant.status.nominated_node_name = "b"
     world.pods.upsert(meant)
+    assert set(world.queue.nominations.by_node) == {"b"}
     if in_flight:
         world.queue.remove("pod-default-listener")
         unit = world.queue.pop(world.clock.monotonic())

@@ -505,12 +505,15 @@ def test_room_for_pods_to_come_is_kept_until_they_have_come_or_nobody_expects_th
     q = queue()
     first, second = pod("a").anew(), pod("b").anew()
 
-    assert q.nominations.expect("g", [(first, "x"), (second, "y")]) == []
+    q.nominations.expect("g", [(first, "x"), (second, "y")])
     assert q.nominations.by_node == {"x": {first.uid: first}, "y": {second.uid: second}}
     assert q.nominations.is_expected("g") and not q.nominations.is_expected("h")
-    assert q.nominations.expect("g", [(second, "z")]) == [first, second]
+    assert q.nominations.take_freed() == []
+    q.nominations.expect("g", [(second, "z")])
     assert q.nominations.by_node == {"z": {second.uid: second}}
-    assert q.nominations.expect("g", []) == [second]
+    assert q.nominations.take_freed() == [first, second]
+    q.nominations.expect("g", [])
+    assert q.nominations.take_freed() == [second]
     assert not q.nominations.by_node and not q.nominations.is_expected("g")
 
 
