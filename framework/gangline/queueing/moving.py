@@ -101,7 +101,8 @@ class Moving:
             self._next[alike] = None
         if place is Place.GONE:
             self._again.pop(unit, None)
-        self._looks_at(unit)
+        if unit.group:  # which may lack members now, or no longer
+            self._nominations.touch_all(unit.everybody())
 
     def resize(self, unit: Unit, members: list[PodInfo]) -> None:
         """The unit has these members now."""
@@ -110,12 +111,7 @@ class Moving:
             unit.is_incomplete = False
         unit.members = members
         unit.leads = []
-        self._looks_at(unit)
-
-    def _looks_at(self, unit: Unit) -> None:
-        """The members of a group may keep room no longer, or again."""
-        if unit.group:
-            self._nominations.touch_all(unit.everybody())
+        self._nominations.touch_all(unit.everybody())
 
     def admit(self, unit: Unit, now: float) -> None:
         """Ask the `pre_enqueue` plugins whether a unit may be tried."""

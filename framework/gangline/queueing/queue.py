@@ -229,8 +229,9 @@ class SchedulingQueue:
         None when no unit is due, or when other units have to be moved first. In the second case `has_active` is true:
         the caller lets other tasks run, and calls again.
         """
-        self._tell_of_freed(now)
-        if self.nominations.has_news or not self._moving.wake(now):
+        if self.nominations.has_news and not self._tell_of_freed(now):
+            return None
+        if not self._moving.wake(now):
             return None
         while (unit := self._moving.active.pop(now)) is not None:
             if unit.place is Place.ACTIVE and self._keep_together(unit, now):
@@ -320,14 +321,19 @@ class SchedulingQueue:
 
         Returns whether a unit may be tried because of that.
         """
-        self._tell_of_freed(now)
+        if self.nominations.has_news:
+            self._tell_of_freed(now)
         self._note(event, old, new, now)
         return self._moving.move_helped(now)
 
-    def _tell_of_freed(self, now: float) -> None:
-        """Others may use the room that nominated pods keep no longer, as they may use the room of deleted pods."""
+    def _tell_of_freed(self, now: float) -> bool:
+        """Others may use the room that nominated pods keep no longer, as they may use the room of deleted pods.
+
+        Returns whether others know of all such room; if not, the next call goes on.
+        """
         for pod in self.nominations.take_freed(TOLD_AT_ONCE):
             self._note(GONE, pod, None, now)
+        return not self.nominations.has_news
 
     def _note(self, event: ClusterEvent, old: Any, new: Any, now: float) -> None:
         """An event has come: the units that it may help are to be moved."""

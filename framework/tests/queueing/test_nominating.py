@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gangline.api.hints import Action, on
 from gangline.queueing.nominating import Nominations
-from gangline.queueing.queue import SchedulingQueue
+from gangline.queueing.queue import TOLD_AT_ONCE, SchedulingQueue
 from gangline.queueing.units import Unit
 from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
@@ -187,3 +188,31 @@ def test_who_keeps_room_no_longer_is_told_of_once(looks: bool, operations: list[
         assert not world.queue.nominations.has_news
         world.freed.clear()
         world.seen = after
+
+
+def test_others_hear_of_much_room_in_slices_between_which_other_work_is_done() -> None:
+    heard: list[str] = []
+    queue, cache, number = SchedulingQueue(), Cache(), 2 * TOLD_AT_ONCE + 1
+
+    def hears(pod: PodInfo, old: PodInfo, new: PodInfo | None) -> bool:
+        heard.append(old.uid)
+        return False
+
+    queue.serve(
+        SCHEDULER, lambda pod, since: (since,), lambda pods: SUCCESS, {"Fit": (on("pods", Action.DELETE, hears),)}
+    )
+    queue.add(cache.record(make_pod("waits")), 0.0)
+    unit = queue.pop(0.0)
+    assert unit is not None
+    queue.requeue(unit, ["Fit"], "no room", 0.0, backoff=0.0)
+    pods = [cache.record(make_pod(str(number))).anew() for number in range(number)]
+    queue.nominations.expect("g", [(pod, "a") for pod in pods])
+    assert queue.pop(0.0) is None and not queue.has_active
+
+    queue.nominations.expect("g", [])
+    told: list[int] = []
+    while queue.has_active:
+        assert queue.pop(0.0) is None
+        told.append(len(heard))
+
+    assert told == [TOLD_AT_ONCE, 2 * TOLD_AT_ONCE, number] and heard == [pod.uid for pod in pods]
