@@ -744,8 +744,9 @@ def test_a_clean_stop_settles_nothing_that_a_leader_cut_off_before_has_under_way
         await asyncio.sleep(5)
         await b.stop()
         if said != "as written":
-            assert world.store.leases[LEASE].metadata.annotations
-            world.store.leases[LEASE].metadata.annotations[UNSETTLED] = said
+            annotations = world.store.leases[LEASE].metadata.annotations or {}
+            assert UNSETTLED in annotations
+            annotations[UNSETTLED] = said
         began = await c.leads()
 
         after = c.tenure.term.settled - c.elector._clock.monotonic() + world.now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -65,7 +66,7 @@ def test_what_a_failed_deletion_leaves_of_a_gang_is_evicted_although_nobody_pree
     cluster.add_gang("low", 4, {}, priority=0)
     failed: list[str] = []
 
-    def fail(verb: str, resource: resources.Resource[object], name: str) -> Exception | None:
+    def fail(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
         if verb != "delete" or name != "low-2" or len(failed) == failures:
             return None
         if not failed:
