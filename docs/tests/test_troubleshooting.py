@@ -26,7 +26,7 @@ def messages() -> list[str]:
     return [message for row in rows for message in re.findall(r"`([^`]+)`", row)]
 
 
-class Written:
+class TextsOfTheCode:
     """All texts in the code, one after the other, and the parts of those that an f-string fills in, with anything."""
 
     def __init__(self, found: Sequence[str]) -> None:
@@ -39,17 +39,17 @@ class Written:
 
 
 @pytest.fixture(scope="session")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
+def written(tmp_path_factory: pytest.TempPathFactory) -> TextsOfTheCode:
     """The first process of a run that asks parses the code, in a second; the others read what it has found."""
     with (tmp_path_factory.getbasetemp() / "texts-of-the-code.json").open("a+", encoding="utf-8") as kept:
         fcntl.flock(kept, fcntl.LOCK_EX)
         kept.seek(0)
         if text := kept.read():
-            return Written(json.loads(text))
+            return TextsOfTheCode(json.loads(text))
         found = all_texts()
         kept.write(json.dumps(found))
         kept.flush()
-        return Written(found)
+        return TextsOfTheCode(found)
 
 
 def all_texts() -> list[str]:
@@ -82,7 +82,7 @@ def fits(message: str, parts: Sequence[str]) -> bool:
 
 
 @pytest.mark.parametrize("message", messages())
-def test_a_message_is_in_the_code(message: str, written: Written) -> None:
+def test_a_message_is_in_the_code(message: str, written: TextsOfTheCode) -> None:
     assert all(written.has(part) for part in message.split("..."))
 
 
@@ -95,11 +95,11 @@ def seen(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize("message", [*seen("replay"), *seen("kubectl")])
-def test_a_message_of_a_command_is_in_the_code(message: str, written: Written) -> None:
+def test_a_message_of_a_command_is_in_the_code(message: str, written: TextsOfTheCode) -> None:
     parts = [part for part in message.split(": ") if len(part) >= LEAST]  # values stand before and after colons
 
     assert any(written.has(part) for part in parts)
 
 
-def test_a_message_that_nobody_writes_is_found_out(written: Written) -> None:
+def test_a_message_that_nobody_writes_is_found_out(written: TextsOfTheCode) -> None:
     assert not written.has("node(s) had the wrong colour")
