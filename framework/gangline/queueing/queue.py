@@ -276,10 +276,9 @@ class SchedulingQueue:
         If `kind` is given, these plugins would now reject each unit of an equal kind that they have rejected before.
         With `lack` the unit is tried again after pods have gone only if it no longer lacks room: see `serve`. `alike`
         are the members of a group that plugins have not told apart: an event may help only some of the members. A unit
-        that `is_incomplete` keeps no room until a member comes.
-        After a fault (`error`), or if no plugin is named, the unit backs off and is tried again, without an event. A
-        rejected unit is tried again after `retry_after` seconds at the latest. The unit backs off for `backoff` seconds
-        if that is given, else for the usual time.
+        that `is_incomplete` keeps no room until a member comes. After a fault (`error`), or if no plugin is named, the
+        unit backs off and is tried again, without an event. A rejected unit is tried again after `retry_after` seconds
+        at the latest. The unit backs off for `backoff` seconds if that is given, else for the usual time.
         """
         if unit.place is Place.GONE:
             return
@@ -290,10 +289,7 @@ class SchedulingQueue:
         unit.tell_apart(alike)
         unit.message, unit.is_incomplete = message, is_incomplete
         unit.rejections += 1
-        if unit.late:
-            members, unit.late = unit.everybody(), []
-            self._moving.resize(unit, members)
-            unit.changed = True
+        self._take_late(unit)
         unit.due = due(now, self._moving.settings.after_rejection(unit) if backoff is None else backoff)
         if error or unit.changed or not unit.rejected_by or self._wanting.is_helped(unit, events, now):
             self._moving.back_off_or_activate(unit, now)
@@ -301,6 +297,13 @@ class SchedulingQueue:
             self._moving.reject(unit, now)
             if retry_after is not None:
                 self._moving.waking.look_at(unit, now + retry_after)
+
+    def _take_late(self, unit: Unit) -> None:
+        """Pods that came while their unit was being decided are members from now on."""
+        if unit.late:
+            members, unit.late = unit.everybody(), []
+            self._moving.resize(unit, members)
+            unit.changed = True
 
     def overrun(self, unit: Unit) -> float:
         """A decision on the unit took too long; returns the seconds to back off, twice as many each time."""
