@@ -235,6 +235,28 @@ def test_a_gang_takes_devices_that_a_former_leader_has_locked_for_others_that_wa
     assert cluster.held() == cluster.allocated() and len(cluster.held()) == 16
 
 
+def test_a_leader_with_a_smaller_number_is_no_former_one_if_it_appears_later() -> None:
+    """Somebody has deleted the Lease of the election: the next leader begins with 0, and this one leads on a while."""
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=8)
+    other = cluster.add_pod("other", uses="", scheduler="another")
+    hold = Hold(pod="default/other", by="next.1", ids=(7,), term="locks/us/0")
+
+    def lock(verb: str, resource: resources.Resource[Any], name: str) -> None:
+        if (verb, name) == ("create", "gpu-node-0-7") and not cluster.leases().get(name):
+            cluster.add_lease(lease_of(name, NAMESPACE, "node-0", {other: hold}, NOW))
+
+    async def story() -> None:
+        async with cluster.scheduler(term=Term("locks/us/1", 0.0), faults=lock):
+            await asyncio.sleep(5)
+            cluster.add_pod("train")
+            await asyncio.sleep(40)
+
+    cluster.play(story)
+
+    assert cluster.held() == {("node-0", 7): [other]} and not cluster.pod("train").spec.node_name
+
+
 def test_a_gang_never_waits_for_locks_that_its_own_last_attempt_could_not_release_yet() -> None:
     cluster = LeaseCluster(nodes=2)
     cluster.add_claim(count=4)

@@ -17,10 +17,12 @@ from weakref import WeakKeyDictionary
 
 from gangline import PodInfo, State, custom_resources, model, resources
 from gangline_plugins.gpu.devices import device_table
-from gangline_plugins.gpu.leases.holds import HoldPart, holders_of, node_of, uid_of
+from gangline_plugins.gpu.leases.holds import HoldPart, holders_of, is_older, node_of, uid_of
 
 Key = tuple[str, str]
 """Namespace and name of a lease."""
+_MOST_HEARD = 1000
+"""At most this many schedulers are remembered."""
 
 
 def lease_book(state: State) -> LeaseBook:
@@ -37,6 +39,11 @@ class Attempts:
         self._numbers = itertools.count(1)
         self.owed: dict[str, Sequence[HoldPart]] = {}
         """The holds that each attempt still has to release, by the name of the attempt."""
+        self.heard: dict[str, str] = {}
+        """The schedulers that leases have named, with the term of each."""
+        self.term = ""
+        self.formers: frozenset[str] = frozenset()
+        """The schedulers that led before `term`, as far as leases had named them when the term began."""
 
     def next_one(self) -> str:
         """A name that no other attempt has."""
@@ -101,6 +108,23 @@ class LeaseBook:
     def owed(self) -> dict[str, Sequence[HoldPart]]:
         """See `Attempts.owed`."""
         return self._attempts.owed
+
+    def hear(self, scheduler: str, term: str) -> None:
+        """A lease names a scheduler."""
+        if len(self._attempts.heard) < _MOST_HEARD:
+            self._attempts.heard.setdefault(scheduler, term)
+
+    def formers(self, term: str) -> frozenset[str]:
+        """The schedulers that led before this term, which is that of this process; first asked for when it begins.
+
+        The number of a term is no proof: when somebody deletes the Lease of the election, numbers begin anew, and the
+        next leader has a smaller number than this process, which leads on until it hears of the other.
+        """
+        known = self._attempts
+        if known.term != term:
+            known.term = term
+            known.formers = frozenset(name for name, led in known.heard.items() if is_older(led, term))
+        return known.formers
 
     @property
     def has_marks(self) -> bool:
@@ -193,6 +217,7 @@ class LeaseBook:
         (self._unreadable.discard if all(hold.by for hold in holders.values()) else self._unreadable.add)(key)
         for holder, hold in holders.items():
             uid = uid_of(holder)
+            self.hear(hold.scheduler, hold.term)
             _, ids = holds.get(uid, (node, ()))
             holds[uid] = (node, tuple(sorted({*ids, *hold.ids})))
         self._take(key, holds)

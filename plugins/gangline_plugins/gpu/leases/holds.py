@@ -105,10 +105,8 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         )
 
     def is_older_than(self, term: str) -> bool:
-        """Whether a former leader of the same election wrote the hold. A former leader writes nothing any more."""
-        election, before, now = term.rpartition("/")[0], number_of(self.term), number_of(term)
-        is_same = bool(election) and self.term.rpartition("/")[0] == election
-        return is_same and before is not None and now is not None and before < now
+        """Whether a leader of the same election with a smaller number wrote the hold; see `is_older`."""
+        return is_older(self.term, term)
 
 
 Holders = Mapping[str, Hold]
@@ -162,6 +160,16 @@ def parts_of(
         for place, id in enumerate(a.ids)
     ]
     return sorted(parts, key=lambda part: part.lease)
+
+
+def is_older(term: str, than: str) -> bool:
+    """Whether a leadership has a smaller number than another one of the same election.
+
+    Such a leader has led before, unless somebody has deleted the Lease of the election: then numbers may begin anew.
+    """
+    election, before, now = than.rpartition("/")[0], number_of(term), number_of(than)
+    is_same = bool(election) and term.rpartition("/")[0] == election
+    return is_same and before is not None and now is not None and before < now
 
 
 def number_of(term: str) -> int | None:

@@ -129,9 +129,11 @@ class DeviceLease:
         """Whether the attempt that wrote a hold binds no pod any more: it is releasing its leases, or a former leader
         made it.
         """
+        if hold.adopted or hold.by in self._book.owed:
+            return not hold.adopted
         term = self._handle.term
-        is_former = hold.is_older_than(term.name) and self._handle.clock.monotonic() >= term.settled
-        return not hold.adopted and (is_former or hold.by in self._book.owed)
+        is_former = hold.is_older_than(term.name) and hold.scheduler in self._book.formers(term.name)
+        return is_former and self._handle.clock.monotonic() >= term.settled
 
     @hookimpl
     def post_reject(self, pod: PodInfo) -> bool:

@@ -72,6 +72,7 @@ class Reaper:
     async def run(self) -> None:
         """Free leases until cancelled."""
         self._book.reapers += 1
+        self._book.formers(self._handle.term.name)
         try:
             await self._work()
         finally:
