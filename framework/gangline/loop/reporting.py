@@ -106,14 +106,17 @@ class Reporter:
     async def _work(self, first: bool) -> None:
         while True:
             await self._recorded.wait()
-            try:
-                wrote = self._may_write(first) and await self.write_one()
-            except Exception as error:  # a report that fails must not end the process
-                self._metrics.fault("reporting", error)
-                wrote = False
-            if not wrote and self._recorder.waiting:
+            has_failed = False
+            if may_write := self._may_write(first):
+                try:
+                    if await self.write_one():
+                        continue
+                except Exception as error:  # a report that fails must not end the process
+                    self._metrics.fault("reporting", error)
+                    has_failed = True
+            if self._recorder.waiting and (has_failed or not may_write):
                 await self._rest(first)
-            elif not wrote:
+            else:  # what waits now, waits for another writer, who wakes this one
                 self._waiting_since = None
                 self._recorded.clear()
 

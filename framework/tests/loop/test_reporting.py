@@ -516,3 +516,32 @@ def test_a_newer_condition_stands_when_an_older_one_comes_back() -> None:
 
     condition = recorder.next_condition()
     assert condition is not None and condition.message == "newer"
+
+
+def test_a_condition_of_a_group_waits_for_the_one_that_is_being_written_and_nobody_asks_meanwhile() -> None:
+    """The writers woke each other without a pause for as long as the API server took."""
+    desk = Desk()
+    written: list[str] = []
+
+    async def patch(resource: Any, name: str, patch: Mapping[str, Any], **how: Any) -> None:
+        await asyncio.sleep(20.0)
+        written.append(name)
+
+    desk.client.patch = patch  # type: ignore[method-assign]
+
+    async def story() -> int:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(desk.reporter.run())
+            desk.recorder.group_condition(of_group(scheduled=False))
+            await asyncio.sleep(1.0)
+            desk.recorder.group_condition(of_group(scheduled=True))
+            await asyncio.sleep(0.1)
+            asked = desk.asked
+            await asyncio.sleep(15.0)
+            meanwhile = desk.asked - asked
+            await asyncio.sleep(60.0)
+            task.cancel()
+        return meanwhile
+
+    assert run(story()) == 0
+    assert len(written) == 2
