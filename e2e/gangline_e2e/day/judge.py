@@ -156,6 +156,8 @@ class Judge:
         before = self._pods.get(uid)
         self._pods[uid] = pod
         known.see(uid, now)
+        if pod.metadata.deletion_timestamp is not None:
+            known.leaving.add(uid)
         if pod.spec.node_name and not (before and before.spec.node_name):
             self._bound(pod, known, now)
         elif before and before.spec.node_name != pod.spec.node_name:

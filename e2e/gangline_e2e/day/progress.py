@@ -22,6 +22,8 @@ class Progress:
     bound: int = 0
     """How many pods have got a node so far."""
     ended: set[str] = field(default_factory=set)
+    leaving: set[str] = field(default_factory=set)
+    """The UIDs of the pods that somebody has deleted; their kubelet may take long to end them."""
     gone: set[str] = field(default_factory=set)
     """The UIDs of the pods that were deleted before they had ended."""
     deleted: set[str] = field(default_factory=set)
@@ -51,8 +53,9 @@ class Progress:
 
     @property
     def is_torn(self) -> bool:
-        """Whether the scheduler has evicted some pods and left others on their nodes."""
-        return bool(self.gone) and not self.excused and not self.withdrawn and bool(self.rows.keys() - self.ended)
+        """Whether the scheduler has evicted some pods and lets others stay on their nodes."""
+        stay = self.rows.keys() - self.ended - self.leaving
+        return bool(self.gone) and not self.excused and not self.withdrawn and bool(stay)
 
     @property
     def has_ended(self) -> bool:

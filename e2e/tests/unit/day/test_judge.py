@@ -247,6 +247,20 @@ def test_a_gang_that_is_evicted_in_part_is_noticed(stage: Stage) -> None:
     assert stage.judge.settled == ["torn"]
 
 
+def test_a_gang_whose_kubelets_take_long_to_end_some_pods_is_evicted_as_a_whole(stage: Stage) -> None:
+    names = stage.come(gang("slow", 2))
+    for name, node in zip(names, (0, 1), strict=True):
+        stage.bind(name, node, range(8))
+    for name in names:
+        stage.pods[name]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        stage.change("MODIFIED", name, now=9)
+    stage.change("DELETED", names[0], now=10)
+
+    stage.judge.look(11 + LIMITS.phase)
+
+    assert stage.judge.faults == []
+
+
 def test_pods_of_the_highest_priority_are_evicted_by_nobody(stage: Stage) -> None:
     (high,), (low,) = stage.come(pod("high", priority="high")), stage.come(pod("low", priority="low"))
     stage.bind(high, 0, range(8))
