@@ -42,8 +42,8 @@ class Limits:
     """`phase` counts only if so many pods got a node meanwhile. A gang that is in part at the end is a fault anyway.
     """
     patience: float = 120.0
-    """The longest time for which a workload waits although it fits. If a leader cannot stop cleanly, because bindings are
-    under way for too long, its Lease has to expire, and what it has locked for waiting pods stays locked for a minute.
+    """The longest time for which a workload waits although it fits. If a leader cannot stop cleanly, because bindings
+    are under way for too long, its Lease has to expire, and its locks for waiting pods stay for a minute.
     """
     overtaken: int = 1000
     """`patience` counts only if so many workloads that come after the waiting one started meanwhile."""
