@@ -39,15 +39,31 @@ class Attempts:
         self._numbers = itertools.count(1)
         self.owed: dict[str, Sequence[HoldPart]] = {}
         """The holds that each attempt still has to release, by the name of the attempt."""
-        self.heard: dict[str, str] = {}
+        self._heard: dict[str, str] = {}
         """The schedulers that leases have named, with the term of each."""
-        self.term = ""
-        self.formers: frozenset[str] = frozenset()
-        """The schedulers that led before `term`, as far as leases had named them when the term began."""
+        self._term = ""
+        self._formers: frozenset[str] = frozenset()
 
     def next_one(self) -> str:
         """A name that no other attempt has."""
         return f"{self.scheduler}.{next(self._numbers)}"
+
+    def hear(self, scheduler: str, term: str) -> None:
+        """A lease names a scheduler, and the term in which it led."""
+        if len(self._heard) < _MOST_HEARD:
+            self._heard.setdefault(scheduler, term)
+
+    def formers_of(self, term: str) -> frozenset[str]:
+        """The schedulers that led before this term, as far as leases had named them when the term began. The term is
+        that of this process, and is first asked about when it begins.
+
+        The number of a term is no proof: when somebody deletes the Lease of the election, numbers begin anew, and the
+        next leader has a smaller number than this process, which leads on until it hears of the other.
+        """
+        if self._term != term:
+            self._term = term
+            self._formers = frozenset(name for name, led in self._heard.items() if is_older(led, term))
+        return self._formers
 
 
 _ATTEMPTS: WeakKeyDictionary[State, Attempts] = WeakKeyDictionary()
@@ -109,22 +125,9 @@ class LeaseBook:
         """See `Attempts.owed`."""
         return self._attempts.owed
 
-    def hear(self, scheduler: str, term: str) -> None:
-        """A lease names a scheduler."""
-        if len(self._attempts.heard) < _MOST_HEARD:
-            self._attempts.heard.setdefault(scheduler, term)
-
     def formers(self, term: str) -> frozenset[str]:
-        """The schedulers that led before this term, which is that of this process; first asked for when it begins.
-
-        The number of a term is no proof: when somebody deletes the Lease of the election, numbers begin anew, and the
-        next leader has a smaller number than this process, which leads on until it hears of the other.
-        """
-        known = self._attempts
-        if known.term != term:
-            known.term = term
-            known.formers = frozenset(name for name, led in known.heard.items() if is_older(led, term))
-        return known.formers
+        """See `Attempts.formers_of`."""
+        return self._attempts.formers_of(term)
 
     @property
     def has_marks(self) -> bool:
@@ -217,7 +220,7 @@ class LeaseBook:
         (self._unreadable.discard if all(hold.by for hold in holders.values()) else self._unreadable.add)(key)
         for holder, hold in holders.items():
             uid = uid_of(holder)
-            self.hear(hold.scheduler, hold.term)
+            self._attempts.hear(hold.scheduler, hold.term)
             _, ids = holds.get(uid, (node, ()))
             holds[uid] = (node, tuple(sorted({*ids, *hold.ids})))
         self._take(key, holds)
