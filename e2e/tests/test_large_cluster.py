@@ -56,7 +56,7 @@ async def test_a_day_of_mixed_work(
         began = time.monotonic()
         await fabric.build(api, SIZE.fabric)
         print(f"{SIZE.fabric} made in {time.monotonic() - began:.0f} s")
-        replicas = Replicas(api, plane.kubeconfig, start_gangline)
+        replicas = Replicas(api, plane.kubeconfig, start_gangline, judge.hand_over)
         await replicas.start(2)
         player = Player(api, judge)
         async with _judged(api, judge, player):

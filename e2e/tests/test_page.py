@@ -104,9 +104,9 @@ async def test_the_time_line_says_what_runs_what_is_kept_what_is_backfilled_and_
 
         await expect(rows).to_have_text(
             [
-                re.compile(r"^team/next16room is kept.*starts .*\d\d:\d\d \(in 2[45] min\)"),
+                re.compile(r"^team/next16room is kept.*starts (\d+ \w+, )?\d\d:\d\d \(in 2[45] min\)"),
                 re.compile(r"^team/large64waits"),
-                re.compile(r"^other/filler2backfilled.*ends .*\d\d:\d\d \(in (10|9) min\) at the latest"),
+                re.compile(r"^other/filler2backfilled.*ends (\d+ \w+, )?\d\d:\d\d \(in (10|9) min\) at the latest"),
                 re.compile(r"^team/night8runs.*\(in 2[45] min\) at the latest"),
                 re.compile(r"^(team/train32|other/serve2)runs"),
                 re.compile(r"^(team/train32|other/serve2)runs"),

@@ -5,6 +5,7 @@ The judge knows the workloads and the nodes, and nothing of a scheduler. It does
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -41,10 +42,10 @@ class Limits:
     passed: int = 200
     """`phase` counts only if so many pods got a node meanwhile. A gang that is in part at the end is a fault anyway.
     """
-    patience: float = 120.0
-    """The longest time for which a workload waits although it fits. If a leader cannot stop cleanly, because bindings
-    are under way for too long, its Lease has to expire, and its locks for waiting pods stay for a minute.
-    """
+    patience: float = 60.0
+    """The longest time for which a workload waits although it fits."""
+    locked: float = 60.0
+    """For how long the locks of a leader that has not released its Lease stay, so `patience` does not count."""
     overtaken: int = 1000
     """`patience` counts only if so many workloads that come after the waiting one started meanwhile."""
     late: float = 15.0
@@ -109,10 +110,16 @@ class Judge:
         self._left: dict[str, float] = {}
         """When each deleted node was deleted."""
         self._promises: dict[str, Promise] = {}
+        self._patient_from = -math.inf
+        """Until when locks of a leader that has not released its Lease may be in the way."""
         self._faults: list[str] = []
         self._told: set[str] = set()
 
     # What happens
+
+    def hand_over(self, now: float) -> None:
+        """A leader leads whose predecessor has not released the Lease."""
+        self._patient_from = now + self.limits.locked
 
     def submit(self, workload: Workload) -> None:
         """A workload is about to be submitted."""
@@ -178,7 +185,8 @@ class Judge:
         """Judge the states that last; call this about every second."""
         waiting = [each for each in self.progress.values() if each.is_waiting]
         self.waiting.look(waiting, self.ledger, self._promises, now)
-        impatient = {name: since for name, since in self.waiting.since.items() if now - since > self.limits.patience}
+        counted = {name: max(since, self._patient_from) for name, since in self.waiting.since.items()}
+        impatient = {name: since for name, since in counted.items() if now - since > self.limits.patience}
         starts = np.array(self._starts) if impatient else None
         for name, since in impatient.items():
             overtaken = _overtaken(self.progress[name], since, starts)

@@ -18,6 +18,8 @@ from gangline_e2e.workloads import Manifest
 NAMESPACE = "kube-system"
 """The namespace of the leader's Lease and of the leases of devices."""
 LEADS = re.compile(r"^leader_election_master_status\{.*\} 1\.0$", re.MULTILINE)
+STOPPING, RELEASED = "gangline.commands.run: stopping", "the leader is nobody"
+"""What a leader logs when it is told to stop, and when it has released its Lease."""
 LEADER_S = 60.0
 START_S = 120.0
 """Seconds that a replica may take to start: it shares the machine with busy replicas."""
@@ -39,8 +41,12 @@ def chart_configuration() -> Manifest:
 class Replicas:
     """The processes of the scheduler; ``start`` starts one, like the fixture start_gangline."""
 
-    def __init__(self, api: Api, kubeconfig: Path, start: Callable[..., Gangline]) -> None:
+    def __init__(
+        self, api: Api, kubeconfig: Path, start: Callable[..., Gangline], on_expired: Callable[[float], None]
+    ) -> None:
+        """`on_expired` is called with the time when another one leads because the Lease of a leader has expired."""
         self._api = api
+        self._on_expired = on_expired
         self._make = lambda: start(kubeconfig, chart_configuration(), leader_elect=True, start_s=START_S)
         self.running: list[Gangline] = []
         self.peak_rss = 0
@@ -68,6 +74,8 @@ class Replicas:
             await self._api.until(self._leader, "another scheduler leads", LEADER_S)
             if led:
                 self.without.append(time.monotonic() - began)
+                if not has_released(old.logs()):
+                    self._on_expired(time.monotonic())
 
     def measure(self) -> None:
         """Note the memory and the CPU time of those that run."""
@@ -81,3 +89,8 @@ class Replicas:
             if LEADS.search(await asyncio.to_thread(each.metrics)):
                 return each
         return None
+
+
+def has_released(logs: str) -> bool:
+    """Whether a leader that was told to stop has released its Lease, as its log says."""
+    return RELEASED in logs.rpartition(STOPPING)[2]

@@ -12,6 +12,7 @@ import pytest
 from gangline_e2e.day.fabric import Fabric
 from gangline_e2e.day.judge import Judge, Limits
 from gangline_e2e.day.objects import gang_of
+from gangline_e2e.day.replicas import has_released
 from gangline_e2e.day.sight import Claim, Lease, Node, Pod
 from gangline_e2e.day.workload import Workload
 from gangline_e2e.gangs import LEAF, SPINE
@@ -297,6 +298,28 @@ def test_a_pod_that_fits_but_waits_is_noticed(stage: Stage) -> None:
     (fault,) = stage.judge.faults
     assert fault.startswith("patient waits though it fits for 11 s, while 1 after it started")
     assert stage.judge.unstarted() == ["patient"]
+
+
+def test_patience_does_not_count_while_locks_of_a_leader_that_has_not_released_its_lease_stay(stage: Stage) -> None:
+    stage.come(pod("patient"), now=0)
+    stage.judge.look(1)
+    stage.judge.hand_over(3)
+    (other,) = stage.come(pod("other"), now=2)
+    stage.bind(other, 0, range(8), now=4 + LIMITS.locked)
+    stage.judge.look(3 + LIMITS.locked + LIMITS.patience)
+    assert stage.judge.faults == []
+
+    stage.judge.look(4 + LIMITS.locked + LIMITS.patience)
+
+    assert [fault.split(" for ")[0] for fault in stage.judge.faults] == ["patient waits though it fits"]
+
+
+def test_a_lease_counts_as_released_if_the_log_of_its_leader_says_so_after_the_signal() -> None:
+    before = "leading: lease a/b: the leader is nobody\nleading: lease a/b: the leader is me\n"
+    told = f"{before}00:05:33 INFO gangline.commands.run: stopping\n"
+
+    assert has_released(f"{told}00:05:36 INFO gangline.process.leading: lease a/b: the leader is nobody\n")
+    assert not has_released(f"{told}00:05:38 WARNING gangline.loop.scheduler: stopping with 16 bindings under way\n")
 
 
 def test_a_pod_waits_its_turn_while_others_that_come_before_it_start(stage: Stage) -> None:
