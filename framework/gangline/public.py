@@ -21,7 +21,7 @@ from gangline.api.pod_group import (
 )
 from gangline.api.proposal import Proposal, Victims
 from gangline.api.scoring import default_normalize
-from gangline.api.term import LANDING, Term
+from gangline.api.term import Term
 from gangline.clock import SystemClock, rfc3339
 from gangline.deadline import GANG_SECONDS, Deadline
 from gangline.durations import Seconds
@@ -51,6 +51,7 @@ from gangline.groups.strategy import PLACEMENT_STRATEGY, STRATEGIES, Strategy, s
 from gangline.kube import resources
 from gangline.kube.claim_writing import ClaimWriter
 from gangline.kube.interface import Client, PatchKind
+from gangline.kube.outbox import LANDING
 from gangline.overview import gpu_use
 from gangline.sizes import BoundedCache, quick_size_of, size_of
 from gangline.state import node_selection, requests, tolerations

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from gangline.errors import ApiError, Conflict, TooManyRequests, Unavailable
 from gangline.kube.interface import WatchEvent
+from gangline.kube.outbox import Outbox
 from gangline.kube.resources import EVENTS, Resource, T
 from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock
 from gangline.simulate.client import Answer
@@ -99,13 +100,13 @@ class FatefulClient(SimulatedClient):
         server: InMemoryServer,
         wire: Wire,
         *,
-        may_write: Callable[[], bool] = lambda: True,
+        outbox: Outbox | None = None,
         meets: Callable[[], Fate | None] = lambda: None,
         dies: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(server, latency=LATENCY)
         self._wire = wire
-        self._may_write = may_write
+        self._outbox = outbox or Outbox()
         self._meets = meets
         self._dies = dies
 
@@ -132,8 +133,21 @@ class FatefulClient(SimulatedClient):
         if verb not in WRITES:
             await self._wait_for_the_wire()
             return await super()._call(verb, resource, name, act)
-        if not self._may_write():
+        if not self._outbox.may_send():
             raise Unavailable(0, "NotLeading", "not sent: this process is no longer the leader")
+        self._outbox.began()
+        try:
+            return await self._write(verb, resource, name, act)
+        except ApiError as error:
+            self._outbox.refused(error.status or 500)
+            raise
+        except asyncio.CancelledError:
+            self._outbox.gave_up()
+            raise
+        finally:
+            self._outbox.ended()
+
+    async def _write(self, verb: str, resource: Resource[Any], name: str, act: Callable[[], Answer]) -> Answer:
         if left := self._wire.left:
             return await self._sent_meanwhile(left, act)
         fate = self._meets() if resource != EVENTS else None

@@ -14,6 +14,7 @@ import msgspec
 from gangline import config
 from gangline.config import LeaderElection, SchedulerConfiguration
 from gangline.errors import LeadershipLost
+from gangline.kube.outbox import Outbox
 from gangline.loop.scheduler import Options, Scheduler
 from gangline.process.leading import Elector
 from gangline.process.tenure import Tenure
@@ -100,10 +101,17 @@ class Replica:
             return
         self._starts += 1
         tenure, identity = Tenure(self.clock), f"{self.name}_{self._starts}"
-        client = FatefulClient(self._server, self.wire, may_write=tenure.holds, meets=self._meets, dies=self._dies)
+        outbox = Outbox(tenure.holds, self.clock.monotonic)
+        client = FatefulClient(self._server, self.wire, outbox=outbox, meets=self._meets, dies=self._dies)
         elections = FatefulClient(self._server, self.wire)
         looks = itertools.count(0.0, _LOOK_S)
-        options = Options(identity=identity, term=lambda: tenure.term, seed=self._starts, stopwatch=lambda: next(looks))
+        options = Options(
+            identity=identity,
+            term=lambda: tenure.term,
+            seed=self._starts,
+            stopwatch=lambda: next(looks),
+            stop_writing=outbox.close,
+        )
         scheduler = Scheduler(_configuration(), client, self.clock, _catalog(), options)
         elector = Elector(elections, self.clock, _ELECTION, identity, random.Random(identity), tenure=tenure)
         task = asyncio.create_task(_live(scheduler, elector), name=identity)

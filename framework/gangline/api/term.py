@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-LANDING = 60.0
-"""Seconds after which an unanswered request has been carried out or never will be: API servers end requests by then."""
-
 
 @dataclass(frozen=True, slots=True)
 class Term:

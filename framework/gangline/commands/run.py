@@ -254,7 +254,8 @@ class RunProgram:
                 on_written=self._options.writes.note,
             ) as client,
         ):
-            scheduler = Scheduler(self._configuration, client, self._clock, self._catalog, self._options, metrics)
+            options = msgspec.structs.replace(self._options, stop_writing=client.stop_writing)
+            scheduler = Scheduler(self._configuration, client, self._clock, self._catalog, options, metrics)
             self._tenure.hands_over = scheduler.hands_over
             beside = Beside(
                 lambda: component_credentials(self._kubeconfig),

@@ -88,6 +88,10 @@ class HttpClient:
         """See the interface."""
         await self._transport.close()
 
+    async def stop_writing(self) -> bool:
+        """Send no write any more; returns whether the API server carries out none any more. See `outbox`."""
+        return await self._transport.outbox.close()
+
     # Reading
 
     async def list(

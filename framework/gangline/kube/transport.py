@@ -6,6 +6,7 @@ after failures that may pass, but never writes, because only the caller knows wh
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 from gangline.errors import ApiError, Conflict, GanglineError, Unavailable
 from gangline.kube import faults
 from gangline.kube.auth import Credentials
+from gangline.kube.outbox import Outbox
 from gangline.kube.reading import HttpReader, KeptReader, Limits, StreamedAnswer
 from gangline.kube.writing import HttpAnswer, KeptWriter, Posts, Writer
 
@@ -45,6 +47,7 @@ class Transport:
         sleep: Callable[[float], Awaitable[None]],
         may_write: Callable[[], bool],
     ) -> None:
+        self.outbox = outbox = Outbox(may_write)
         self.limits = Limits(total=timeout)
         """The time limits of all requests except lists and watches."""
         self.list_limits = Limits(silence=timeout)
@@ -62,13 +65,13 @@ class Transport:
             from gangline.kube.proxied import Proxied
 
             self._reader = self._writer = Proxied(
-                credentials, connections=connections, timeout=timeout, headers=headers, may_send=may_write
+                credentials, connections=connections, timeout=timeout, headers=headers, may_send=outbox.may_send
             )
             return
         server = credentials.server, credentials.ssl_context, credentials.server_name
         self._reader = KeptReader(*server, connections=connections, headers=agent)
         self._writer = self._at_once = KeptWriter(
-            *server, connections=connections, timeout=timeout, headers=headers, may_send=may_write
+            *server, connections=connections, timeout=timeout, headers=headers, may_send=outbox.may_send
         )
 
     async def close(self) -> None:
@@ -102,7 +105,8 @@ class Transport:
         """The body of a successful answer to a write; every failure is raised as an ApiError."""
         target = _target(path, query)
         headers = {"Content-Type": content_type}
-        credentials = self._credentials
+        credentials, outbox = self._credentials, self.outbox
+        outbox.began()
         try:  # usually without a coroutine for the credentials
             authorization = await credentials.authorization() if credentials.is_due else credentials.last_authorization
             while True:
@@ -111,12 +115,19 @@ class Transport:
                 answer = await self._writer.request(method, target, headers, body)
                 if answer.status < 300:
                     return answer.body
+                outbox.refused(answer.status)
                 failure = faults.from_answer(answer.status, answer.phrase, answer.retry_after, answer.body)
                 authorization = await self._other_authorization(failure, authorization)
         except GanglineError:
             raise
+        except asyncio.CancelledError:
+            outbox.gave_up()
+            raise
         except Exception as error:
+            outbox.gave_up()
             raise faults.from_exception(error, f"{method} {self._credentials.server}{path}") from error
+        finally:
+            outbox.ended()
 
     async def post_all(self, posts: Posts) -> Sequence[ApiError | None]:
         """Create objects; for each the failure, None after a success.

@@ -16,7 +16,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import partial
 from itertools import chain
 
@@ -36,7 +36,8 @@ from gangline.loop.census import Census
 from gangline.loop.confirming import Confirmations
 from gangline.loop.decisions import Decisions
 from gangline.loop.expecting import ExpectedPlacements
-from gangline.loop.following import TOLD_WITHIN, Informers
+from gangline.loop.finishing import StopWriting, finish
+from gangline.loop.following import Informers
 from gangline.loop.housekeeping import Housekeeping
 from gangline.loop.offering import Offered
 from gangline.loop.outcomes import Outcomes
@@ -62,10 +63,6 @@ from gangline.telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-SPAWNED_WITHIN = 2.0
-"""Seconds for which a leader that is told to stop waits for spawned work of plugins: the rest of a gang is evicted."""
-FINISHING = 5.0
-"""Seconds that a leader which is told to stop may take to carry out the bindings that have begun."""
 FRESH = 5.0
 """Seconds after the start during which the first lists count as new."""
 
@@ -85,6 +82,8 @@ class Options(msgspec.Struct, frozen=True):
     """
     writes: Writes = msgspec.field(default_factory=Writes)
     """The resourceVersions that the client has written."""
+    stop_writing: StopWriting | None = None
+    """How the client stops writing at the end; None if it cannot."""
     seed: int | None = None
     """The seed of the random choice among equal nodes; None for a different one at each start."""
     pod_deadline: float = POD_SECONDS
@@ -343,28 +342,15 @@ class Scheduler:
         """Decide no more, and carry out what has begun: bindings, and work that plugins have spawned, for example
         evictions. To be called before `lead` is cancelled.
 
-        Returns whether no binding is under way any more: at once if this process does not lead, after `FINISHING`
-        seconds at the latest. After the last binding it waits for the watches to show what was written, for at most
-        TOLD_WITHIN seconds, so that `hands_over` can tell the next leader.
+        Returns whether no write is under way any more, as `finishing.finish` does; True at once if this process does
+        not lead.
         """
         self._is_ending = True
         if self._deciding is None:
             return True
         self._deciding.cancel()
-        try:
-            async with asyncio.timeout(FINISHING):
-                await self.binder.finish()
-        except TimeoutError:
-            under_way = self.binder.pending + self.binder.slow
-            log.warning("stopping with %d bindings under way: %g s have passed", under_way, FINISHING)
-            return False
-        with suppress(TimeoutError):
-            async with asyncio.timeout(SPAWNED_WITHIN):
-                await self._in_use.services.background.finished()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(TOLD_WITHIN):
-                await self.informers.confirmed(self._options.writes)
-        return True
+        spawned, options = self._in_use.services.background, self._options
+        return await finish(self.binder, spawned, self.informers, options.writes, options.stop_writing)
 
     def hands_over(self) -> str:
         """What this process leaves to the next leader at its end; see `kube.handing_over`. Any thread may ask."""

@@ -30,12 +30,12 @@ from random import Random
 from typing import cast
 
 from gangline.api.plugin import Clock
-from gangline.api.term import LANDING
 from gangline.clock import rfc3339
 from gangline.config import LeaderElection
 from gangline.errors import Conflict, GanglineError, LeadershipLost, NotFound
 from gangline.kube.handing_over import ANNOTATION, number
 from gangline.kube.interface import Client, WatchEvent
+from gangline.kube.outbox import LANDING
 from gangline.kube.resources import LEASES
 from gangline.model import Lease, LeaseSpec, ObjectMeta
 from gangline.process.tenure import Tenure

@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable
 
 from gangline.api.plugin import Clock
-from gangline.api.term import LANDING, Term
+from gangline.api.term import Term
+from gangline.kube.outbox import LANDING
 
 BEAT = 1.0
 """Seconds between two beats at most."""

@@ -11,11 +11,12 @@ from random import Random
 
 import pytest
 
-from gangline.api.term import LANDING, Term
+from gangline.api.term import Term
 from gangline.clock import rfc3339
 from gangline.config import LeaderElection
 from gangline.errors import LeadershipLost
 from gangline.kube.handing_over import ANNOTATION
+from gangline.kube.outbox import LANDING
 from gangline.model import LeaseSpec
 from gangline.process.leading import JITTER, UNSETTLED, Elector, LeaseStep, claim, decide
 from gangline.process.tenure import Tenure
