@@ -47,6 +47,16 @@ class Taken:
     hold: Hold
 
 
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What has become of the leases that a bound pod lacked."""
+
+    taken: Taken | None
+    """A lease that another live pod holds."""
+    made: int
+    """How many leases were made."""
+
+
 class Locks:
     """The leases in one namespace."""
 
@@ -93,19 +103,21 @@ class Locks:
                 return taken
         return None
 
-    async def restore(self, parts: Sequence[HoldPart], memory: Sequence[int]) -> Taken | None:
-        """Acquire for a bound pod what it does not hold yet of these parts; returns the first lease that another live
-        pod holds. What was acquired is kept. Raises ApiError.
+    async def restore(self, parts: Sequence[HoldPart], memory: Sequence[int]) -> Restored:
+        """Acquire for a bound pod what it does not hold yet of these parts; what was acquired is kept. Raises ApiError.
+
+        A lease that the watch has not delivered yet is no lease that is missing, so the API server is asked.
         """
-        first: Taken | None = None
+        taken: Taken | None = None
+        made = 0
         for part in parts:
             async with self._lane(part.lease):
-                lease = self.newest(part.lease)
-                holders = holders_of(lease).items() if lease is not None else ()
-                listed = [hold for holder, hold in holders if uid_of(holder) == part.uid and hold.by]
-                if not any(set(part.hold.ids) <= set(hold.ids) for hold in listed):
-                    first = await self._take(part, memory) or first
-        return first
+                if _lists(self.newest(part.lease), part) or _lists(await self._get(part.lease), part):
+                    continue
+                refused = await self._take(part, memory)
+                made += refused is None
+                taken = refused or taken
+        return Restored(taken, made)
 
     async def release(self, parts: Sequence[HoldPart]) -> None:
         """Release the leases of these parts, in reverse order. Raises ApiError after trying all of them."""
@@ -303,3 +315,11 @@ class Locks:
 
     def _now(self) -> str:
         return rfc3339(self._clock.now(), micros=True)
+
+
+def _lists(lease: model.Lease | None, part: HoldPart) -> bool:
+    """Whether a lease names all devices of a part as held for its pod."""
+    holders = holders_of(lease).items() if lease is not None else ()
+    return any(
+        uid_of(holder) == part.uid and hold.by and set(part.hold.ids) <= set(hold.ids) for holder, hold in holders
+    )

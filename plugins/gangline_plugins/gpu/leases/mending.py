@@ -21,7 +21,7 @@ from gangline_plugins.gpu.allocation import Allocation, join
 from gangline_plugins.gpu.devices import DeviceTable
 from gangline_plugins.gpu.leases.book import LeaseBook
 from gangline_plugins.gpu.leases.holds import HoldPart, parts_of
-from gangline_plugins.gpu.leases.locks import Locks
+from gangline_plugins.gpu.leases.locks import Locks, Restored
 from gangline_plugins.gpu.leases.reaper import BREATH, SWEEP
 from gangline_plugins.gpu.leases.retrying import Retries
 from gangline_plugins.gpu.wants import Want
@@ -201,7 +201,7 @@ class Mender:
             return
         if written is None:
             await self._choose(pod, allocation)
-        elif await self._lock(pod, allocation):
+        elif (restored := await self._lock(pod, allocation)).made and restored.taken is None:
             log.warning("pod %s: its leases were gone and are made again", pod.key)
             self._mended.labels("leases").inc()
 
@@ -214,7 +214,7 @@ class Mender:
             return
         self._begun.add(pod.uid)
         firm = self._table.reserve(pod.uid)
-        if firm is None or not await self._lock(pod, firm):
+        if firm is None or (await self._lock(pod, firm)).taken is not None:
             return
         failpoint("annotation.before-write")
         await self._handle.client.patch(
@@ -229,15 +229,14 @@ class Mender:
         self._handle.recorder.event(pod, "Warning", "DevicesChosenLate", note)
         self._mended.labels("devices").inc()
 
-    async def _lock(self, pod: PodInfo, allocation: Allocation) -> bool:
-        """Make the leases that the pod lacks; whether no other live pod has one of them. Raises ApiError."""
+    async def _lock(self, pod: PodInfo, allocation: Allocation) -> Restored:
+        """Make the leases that the pod lacks; tells if another live pod has one of them. Raises ApiError."""
         memory = self._table.columns.memory_total[allocation.row].tolist()
-        taken = await self._locks.restore(self._parts(pod, allocation), memory)
-        if taken is None:
-            return True
-        note = f"GPU {join(taken.hold.ids)} of node {pod.node_name} is locked for pod {taken.hold.pod}, too"
-        self._teller.once(pod, "DevicesLockedTwice", note)
-        return False
+        restored = await self._locks.restore(self._parts(pod, allocation), memory)
+        if (taken := restored.taken) is not None:
+            note = f"GPU {join(taken.hold.ids)} of node {pod.node_name} is locked for pod {taken.hold.pod}, too"
+            self._teller.once(pod, "DevicesLockedTwice", note)
+        return restored
 
     def _parts(self, pod: PodInfo, allocation: Allocation) -> Sequence[HoldPart]:
         attempt = self._book.next_attempt()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from gangline import Unavailable, custom_resources, resources
+from gangline.simulate import Tenure
 from gangline.testing import make_node
 from gangline_plugins.gpu.leases.holds import HOLDERS
 from gangline_plugins.gpu.leases.mending import MOST
@@ -104,6 +106,42 @@ def test_a_lease_is_mended_that_was_edited_before_the_watch_came_back_and_could_
     cluster.play(story)
 
     assert cluster.held() == cluster.allocated() and cluster.held()
+
+
+def test_leases_of_which_the_watch_has_not_told_a_new_leader_yet_are_not_made_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=4)
+    is_cut = False
+    written: list[str] = []
+
+    def faults(verb: str, resource: resources.Resource[Any], name: str) -> Exception | None:
+        if resource == resources.LEASES and name.startswith("gpu") and verb not in ("list", "watch", "get"):
+            written.append(f"{verb} {name}")
+        is_read = resource == resources.LEASES and verb in ("list", "watch")
+        return Unavailable(503, "ServiceUnavailable", "not now") if is_cut and is_read else None
+
+    async def story() -> None:
+        nonlocal is_cut
+        async with AsyncExitStack() as first:
+            await first.enter_async_context(cluster.scheduler(identity="first"))
+            await asyncio.sleep(5)
+            tenure = Tenure(cluster.clock)
+            async with cluster.scheduler(identity="second", faults=faults, tenure=tenure):
+                await asyncio.sleep(5)
+                is_cut = True
+                cluster.server.disconnect()
+                cluster.add_pod("one")
+                await cluster.until_bound("one")
+                await first.aclose()
+                await cluster.until(tenure.holds, 60)
+                await asyncio.sleep(3 * SWEEP)
+
+    cluster.play(story)
+
+    assert cluster.held() == cluster.allocated() and len(cluster.held()) == 4
+    assert not written and "made again" not in caplog.text
 
 
 def test_leases_that_are_gone_at_the_start_are_made_again() -> None:
