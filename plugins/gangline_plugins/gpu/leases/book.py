@@ -80,6 +80,8 @@ class LeaseBook:
         """How many reapers are at work. On a standby there is none; each begins with a look at all leases."""
         self.suspects: set[str] = set()
         """UIDs of pods that may have left their devices, for the reapers at work."""
+        self.in_hand: set[Key] = set()
+        """The leases that a reaper is about to free; each profile has one."""
         self.wakers: list[Callable[[], None]] = []
         """Called when there is a new suspect, and when there is a first mark."""
         self.bereaved: list[Callable[[str], None]] = []

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from typing import TypeVar
 
 from gangline import LANDING, GanglineError, Handle, custom_resources, model, resources, texts
-from gangline_plugins.gpu.leases.book import LeaseBook
+from gangline_plugins.gpu.leases.book import Key, LeaseBook
 from gangline_plugins.gpu.leases.holds import Hold, HoldPart, holders_of, is_over, node_of, uid_of
 from gangline_plugins.gpu.leases.leaders import Leaders
 from gangline_plugins.gpu.leases.locks import Locks
@@ -173,17 +173,27 @@ class Reaper:
         return before & self._unplaced
 
     async def _check(self, leases: Iterable[model.Lease]) -> None:
-        """Free those of these leases that no pod needs, several pods at a time."""
+        """Free those of these leases that no pod needs, several pods at a time; not those that the reaper of another
+        profile has in hand.
+        """
         by_pod: dict[str, dict[str, None]] = {}
-        for number, lease in enumerate(leases, start=1):
-            if number % BREATH == 0:
-                await asyncio.sleep(0)
-            if self._is_in_use(lease):
-                self._unchecked.ended(lease.metadata.name)
-            else:
-                first = next(iter(holders_of(lease).values()), None)
-                by_pod.setdefault(first.pod if first else "", {})[lease.metadata.name] = None
-        await _each(by_pod.values(), self._free_all)
+        in_hand = self._book.in_hand
+        mine: set[Key] = set()
+        try:
+            for number, lease in enumerate(leases, start=1):
+                if number % BREATH == 0:
+                    await asyncio.sleep(0)
+                name, key = lease.metadata.name, (lease.metadata.namespace, lease.metadata.name)
+                if self._is_in_use(lease):
+                    self._unchecked.ended(name)
+                elif key not in in_hand:
+                    in_hand.add(key)
+                    mine.add(key)
+                    first = next(iter(holders_of(lease).values()), None)
+                    by_pod.setdefault(first.pod if first else "", {})[name] = None
+            await _each(by_pod.values(), self._free_all)
+        finally:
+            in_hand -= mine
 
     async def _free_all(self, names: Iterable[str]) -> None:
         """Free what no pod needs of the leases of one pod."""
@@ -196,6 +206,8 @@ class Reaper:
                     log.warning("cannot look after lease %s yet: %s", name, error)
             else:
                 self._unchecked.ended(name)
+            finally:
+                self._book.in_hand.discard((self._locks.namespace, name))
 
     def _is_in_use(self, lease: model.Lease) -> bool:
         """Whether the cluster as known here shows that every holder is on the lease's node."""

@@ -74,6 +74,26 @@ def test_a_freed_device_is_given_to_a_pod_that_waits() -> None:
     assert cluster.held() == cluster.allocated()
 
 
+def test_what_the_reaper_of_one_profile_frees_that_of_another_leaves_alone() -> None:
+    cluster = LeaseCluster(nodes=2)
+    for id in range(8):
+        lock(cluster, f"uid-{id}", f"default/gone-{id}", id=id)
+    requests: Counter[tuple[str, str]] = Counter()
+
+    def note(verb: str, resource: resources.Resource[Any], name: str) -> None:
+        requests[verb, name] += 1
+
+    async def story() -> None:
+        async with cluster.scheduler("gpus", "other", faults=note):
+            await asyncio.sleep(2 * SWEEP)
+
+    cluster.play(story)
+
+    assert not cluster.held()
+    asked = {name: count for (verb, name), count in requests.items() if verb == "get" and name.startswith("gone")}
+    assert asked == {f"gone-{id}": 1 for id in range(8)}
+
+
 def test_a_pod_that_has_gone_is_not_asked_for_per_lease_and_no_lease_is_deleted_twice() -> None:
     cluster = LeaseCluster(nodes=2)
     cluster.add_claim(count=8)
