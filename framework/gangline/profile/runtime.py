@@ -36,6 +36,7 @@ from gangline.profile.evaluation import Evaluator
 from gangline.profile.handle import FrameworkHandle
 from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.measuring import measured
+from gangline.profile.members import let_in
 from gangline.profile.reserving import Reserving
 from gangline.profile.scoring import Chosen
 from gangline.queueing.waiting import PodAtPermit
@@ -136,7 +137,7 @@ class Runtime(BindingPoints):
         held = dict[str, Status]()
         for impl in self._at("pre_enqueue"):
             quick = impl.quick
-            for pod in itertools.islice(pods, _let_in(impl, pods), None):
+            for pod in itertools.islice(pods, let_in(impl, pods), None):
                 if held and pod.uid in held:
                     continue
                 try:
@@ -387,19 +388,6 @@ class Runtime(BindingPoints):
 def first_grouping(runtimes: Iterable[Runtime]) -> Runtime | None:
     """The first profile that makes the pods of a gang one unit; None if no profile does."""
     return next((each for each in runtimes if each.handle.groups_pods), None)
-
-
-def _let_in(impl: Implementation, pods: Iterable[PodInfo]) -> int:
-    """How many of the first pods a plugin lets in at pre_enqueue: mostly all members of a gang."""
-    number = 0
-    try:
-        for status in map(impl.quick, pods):
-            if status is not None:
-                break
-            number += 1
-    except BaseException:  # the caller asks about this pod again
-        pass
-    return number
 
 
 def _settled(impl: Implementation, proposal: Proposal, reviewed: Mapping[str, Victims] | Status) -> Status | str | None:
