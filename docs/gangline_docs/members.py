@@ -98,7 +98,8 @@ def _attributes(cls: type[Any]) -> Iterator[Member]:
     """Fields of a dataclass or struct, and what `__init__` sets, each with the docstring below it."""
     if dataclasses.is_dataclass(cls) or issubclass(cls, msgspec.Struct):
         docs = field_docs(cls)
-        for name, type_ in inspect.get_annotations(cls).items():
+        public = {name: each for name, each in inspect.get_annotations(cls).items() if not name.startswith("_")}
+        for name, type_ in public.items():
             yield Member(name, f"{name}: {type_}", docs.get(name, ""))
         return
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))

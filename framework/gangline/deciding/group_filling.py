@@ -146,7 +146,7 @@ class Filler:
                 self.why = f"no room for {parts[at + 1].name or 'the group'} beside the rest of the group"
                 return False
             tx.undo_to(marks[at])
-        return sum(pod.row >= 0 for pod in attempt.pods) >= attempt.fewest
+        return sum([pod.slot.row >= 0 for pod in attempt.pods]) >= attempt.fewest
 
     def _place_part(
         self, attempt: GroupAttempt, part: Part, rooms: Iterator[Rows], missing: Callable[[], str], tx: Transaction
@@ -263,7 +263,7 @@ class Filler:
 
     def _fill_role(self, role: Role, rows: Rows, tx: Transaction) -> Steps[int]:
         """Place as many pods of a role as have room; returns how many."""
-        waiting = [pod for pod in role.pods if pod.row < 0]
+        waiting = [pod for pod in role.pods if pod.slot.row < 0]
         placed = 0
         if len(waiting) > 1 and reaches_beyond(waiting[0], waiting[1:]):
             return (yield from self._fill_one_by_one(waiting, rows, tx))
@@ -275,7 +275,7 @@ class Filler:
                 break
             placed += taken
             yield
-            waiting = [pod for pod in waiting if pod.row < 0]
+            waiting = [pod for pod in waiting if pod.slot.row < 0]
         return placed
 
     def _put(self, pods: Sequence[PodInfo], rows: Rows, counts: Counts, like: Filtered, tx: Transaction) -> int:

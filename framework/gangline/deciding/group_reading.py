@@ -31,10 +31,14 @@ def read_group(members: Sequence[PodInfo], runtime: Runtime) -> tuple[PodGroup |
     first = memberships[0].group
     if problem := _disagreement(pods, memberships, members[0]):
         return problem, {}
-    found: dict[RoleKey, list[tuple[float, PodInfo]]] = {}
-    for pod, membership, like in zip(pods, memberships, likenesses(pods, runtime), strict=True):
-        rank = math.inf if membership.index is None else float(membership.index)
-        found.setdefault((membership.subgroup, like), []).append((rank, pod))
+    alike = likenesses(pods, runtime)
+    subgroup, like, ranked = memberships[0].subgroup, alike[0], list[tuple[float, PodInfo]]()
+    found: dict[RoleKey, list[tuple[float, PodInfo]]] = {(subgroup, like): ranked}
+    for pod, membership, each in zip(pods, memberships, alike, strict=True):
+        if each != like or membership.subgroup != subgroup:  # mostly the pod is like the one before
+            subgroup, like = membership.subgroup, each
+            ranked = found.setdefault((subgroup, like), [])
+        ranked.append((math.inf if membership.index is None else float(membership.index), pod))
     return first, {key: _by_rank(ranked) for key, ranked in found.items()}
 
 
@@ -63,11 +67,8 @@ def _by_rank(ranked: list[tuple[float, PodInfo]]) -> list[PodInfo]:
     if all(rank != math.inf for rank, _ in ranked):
         ranked.sort(key=lambda each: each[0])
     else:
-        ranked.sort(key=lambda each: (each[0], _by_number(each[1].name)))
+        parts = [(rank, pod.name, *pod.name.rpartition("-")) for rank, pod in ranked]
+        # worker-2 comes before worker-10
+        keys = [(rank, head, int(no)) if no.isdecimal() else (rank, name, -1) for rank, name, head, _, no in parts]
+        ranked = [ranked[number] for number in sorted(range(len(keys)), key=keys.__getitem__)]
     return [pod for _, pod in ranked]
-
-
-def _by_number(name: str) -> tuple[str, int]:
-    """A sort key by which worker-2 comes before worker-10."""
-    head, _, tail = name.rpartition("-")
-    return (head, int(tail)) if tail.isdecimal() else (name, -1)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
-from operator import itemgetter
 from types import MappingProxyType
+
+import numpy as np
 
 from gangline.api.cycle_state import Cycle
 from gangline.deciding.scheduling import Decision
@@ -33,22 +33,19 @@ def reserve_members(
 
     ``cycles`` has the cycle of each placed pod, by UID.
     """
-    placed = [pod for pod in pods if pod.row >= 0]
-    rank = runtime.topology.rank()[[pod.row for pod in placed]].tolist()
-    placed = [pod for _, pod in sorted(zip(rank, placed, strict=True), key=itemgetter(0))]
+    found = [pod for pod in pods if pod.slot.row >= 0]
+    rank = runtime.topology.rank()[[pod.slot.row for pod in found]]
+    placed = [found[number] for number in np.argsort(rank, kind="stable").tolist()]
     if len(placed) > 1:
         of_each, names = [cycles[pod.uid] for pod in placed], cache.nodes.names
-        nodes = [names[pod.row] for pod in placed]
+        nodes = [names[pod.slot.row] for pod in placed]
         steps = runtime.reserving.plan(of_each, placed, nodes)
         if steps is not None:
-            decisions = list(map(partial(_decision, unit, runtime), placed, nodes, of_each))
+            each = zip(placed, nodes, of_each, strict=True)
+            decisions = [Decision(unit, pod, node, cycle, runtime, _NO_HOLDS) for pod, node, cycle in each]
             _reserve_all(decisions, steps, runtime, cache)
             return decisions
     return _one_by_one(placed, cycles, unit, runtime, cache)
-
-
-def _decision(unit: Unit, runtime: Runtime, pod: PodInfo, node: str, cycle: Cycle) -> Decision:
-    return Decision(unit, pod, node, cycle, runtime, _NO_HOLDS)
 
 
 def _reserve_all(decisions: Sequence[Decision], steps: Iterable[Step], runtime: Runtime, cache: Cache) -> None:

@@ -313,7 +313,7 @@ class GroupCycle:
                 self._said.append(decisions.message)
                 return None
             tx.commit()
-        left = [pod for pod in attempt.pods if pod.row < 0]
+        left = [pod for pod in attempt.pods if pod.slot.row < 0]
         why = self._why(self._diagnoses()) if left else ""
         is_whole = not attempt.placed
         return GroupDecision(self._unit, self._group, decisions, left, self._score, is_whole, why, placement.name)

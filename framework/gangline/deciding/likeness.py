@@ -19,6 +19,7 @@ def likenesses(pods: Sequence[PodInfo], runtime: Runtime) -> list[Hashable]:
 
     Raises PluginError.
     """
-    annotations = list(map(runtime.handle.workload, pods))
-    strategies = [each.get(PLACEMENT_STRATEGY) for each in annotations]
+    workload = runtime.handle.workload
+    annotations = [workload(pod) if pod.owners else pod.annotations for pod in pods]
+    strategies = [each.get(PLACEMENT_STRATEGY) if each else None for each in annotations]
     return list(zip(runtime.evaluator.likenesses(pods, annotations), strategies, strict=True))

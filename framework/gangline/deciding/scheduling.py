@@ -6,7 +6,6 @@ After a decision the pod is assumed in the cache. After a rejection the cluster 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -25,8 +24,7 @@ from gangline.state.pods import PodInfo
 from gangline.status import BoolColumn, Code, ScoreColumn, Status
 
 
-@dataclass(slots=True, eq=False)  # not frozen: that takes a microsecond for each member of a gang
-class Decision:
+class Decision(msgspec.Struct, eq=False):
     """The pod goes to the node; `holds` has the permit plugins that hold the pod, each with its maximum in seconds."""
 
     unit: Unit

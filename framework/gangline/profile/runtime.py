@@ -11,6 +11,7 @@ measure each call.
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import time
@@ -35,6 +36,7 @@ from gangline.profile.evaluation import Evaluator
 from gangline.profile.handle import FrameworkHandle
 from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.measuring import measured
+from gangline.profile.members import let_in
 from gangline.profile.reserving import Reserving
 from gangline.profile.scoring import Chosen
 from gangline.queueing.waiting import PodAtPermit
@@ -135,7 +137,7 @@ class Runtime(BindingPoints):
         held = dict[str, Status]()
         for impl in self._at("pre_enqueue"):
             quick = impl.quick
-            for pod in pods:
+            for pod in itertools.islice(pods, let_in(impl, pods), None):
                 if held and pod.uid in held:
                     continue
                 try:

@@ -256,8 +256,9 @@ class Cache:
 
     def place_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> None:
         """Put pods of one class on rows, all of them or none. Raises PluginError and ValueError as `place` does."""
-        for pod in pods:
-            self._check_absent(pod)
+        if not self._pods.keys().isdisjoint([pod.uid for pod in pods]):
+            for pod in pods:
+                self._check_absent(pod)
         self.nodes.place_all(pods, rows)
         try:
             self.trackers.add_all(self._told(pods[0].cls), pods, rows)
@@ -374,10 +375,11 @@ class Cache:
 
     def adopt(self, pod: PodInfo) -> None:
         """Assume a pod that a transaction has placed; the transaction has to be committed."""
-        self._pods[pod.uid] = pod
-        self._assumed[pod.uid] = None
-        name_node(pod.slot, self.nodes.names[pod.row])
-        self._heed(pod.uid)
+        uid = pod.uid
+        self._pods[uid] = pod
+        self._assumed[uid] = None
+        name_node(pod.slot, self.nodes.names[pod.slot.row])
+        self._heed(uid)
 
     def disown(self, pod: PodInfo) -> None:
         """Undo `adopt`; the pod stays on the row where the transaction has put it."""

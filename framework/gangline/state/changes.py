@@ -76,7 +76,7 @@ class Changes:
         row = operator.index(row)
         if not 0 <= row < MOST_ROWS:
             raise ValueError(f"there is no row {row}")
-        self.note_valid(row, _valid(kind))
+        self.note_valid(row, valid_kind(kind))
 
     def note_valid(self, row: int, kind: int) -> None:
         """As `note`, for the owner of the rows: row and kind are valid."""
@@ -93,10 +93,7 @@ class Changes:
 
     def note_rows(self, rows: Sequence[int] | _Rows, kind: int = OWN) -> None:
         """These rows changed. Raises as `note` does, and then notes none of them."""
-        valid = [operator.index(row) for row in (rows.tolist() if isinstance(rows, np.ndarray) else rows)]
-        if valid and not 0 <= min(valid) <= max(valid) < MOST_ROWS:
-            raise ValueError(f"there is no row {min(valid) if min(valid) < 0 else max(valid)}")
-        self.note_all_valid(valid, _valid(kind))
+        self.note_all_valid(valid_rows(rows), valid_kind(kind))
 
     def note_all_valid(self, rows: Sequence[int], kind: int) -> None:
         """As `note_rows`, for the owner of the rows: rows and kind are valid."""
@@ -110,7 +107,7 @@ class Changes:
 
     def note_all(self, kind: int = OWN) -> None:
         """Every row changed. Raises TypeError or ValueError for an invalid kind."""
-        self._read = self._base = self._after[_valid(kind)] = self.position = self.position + 1
+        self._read = self._base = self._after[valid_kind(kind)] = self.position = self.position + 1
         self._log.clear()
 
     def since(self, position: int, limit: int) -> tuple[_Rows, int] | None:
@@ -153,7 +150,15 @@ class Changes:
         return kinds
 
 
-def _valid(kind: int) -> int:
+def valid_rows(rows: Sequence[int] | _Rows) -> list[int]:
+    """These rows as numbers. Raises TypeError or ValueError for an invalid one."""
+    valid = list(map(operator.index, rows.tolist() if isinstance(rows, np.ndarray) else rows))
+    if valid and not 0 <= min(valid) <= max(valid) < MOST_ROWS:
+        raise ValueError(f"there is no row {min(valid) if min(valid) < 0 else max(valid)}")
+    return valid
+
+
+def valid_kind(kind: int) -> int:
     """The kind, or several ORed. Raises TypeError and ValueError: kinds of all changes are ORed by readers."""
     if not 0 < kind <= _KINDS:
         raise ValueError(f"there is no kind {kind} of changes")

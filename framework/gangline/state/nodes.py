@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from gangline import bounds
 from gangline.model import Node
 from gangline.state import requests
-from gangline.state.changes import NODE, PODS, Changes
+from gangline.state.changes import NODE, PODS, Changes, valid_kind, valid_rows
 from gangline.state.images import Images
 from gangline.state.labels import Labels
 from gangline.state.node_view import Int32Column, Int64Column, NodeView, Rows
@@ -208,7 +208,9 @@ class Nodes:
         for pod, row in zip(pods, rows, strict=True):
             pods_on[row][pod.uid] = pod
             put_on(pod.slot, row)
-        self.note_all(index.tolist(), PODS)
+        noted = index.tolist()
+        self.changes.note_all_valid(noted, PODS)
+        self.placed.note_all_valid(noted, PODS)
 
     def unplace(self, pod: PodInfo) -> None:
         """Take a pod off its node."""
@@ -244,8 +246,9 @@ class Nodes:
 
     def note_all(self, rows: Sequence[int], kind: int) -> None:
         """As `note` for each of these rows; if one of them is invalid, none is noted."""
-        self.changes.note_rows(rows, kind)
-        self.placed.note_rows(rows, kind)
+        valid, kind = valid_rows(rows), valid_kind(kind)
+        self.changes.note_all_valid(valid, kind)
+        self.placed.note_all_valid(valid, kind)
 
     def _offer(self, row: int, amounts: Mapping[str, int]) -> None:
         """The node in the row has these allocatable amounts now."""

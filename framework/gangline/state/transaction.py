@@ -167,7 +167,7 @@ class Transaction:
     def place_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> None:
         """Put like pods, which are on no row, each on its row, in one step. Raises ValueError and PluginError."""
         cls = pods[0].cls if pods else None
-        if len(pods) < 2 or self._log.lifted or any([pod.cls is not cls or pod.row >= 0 for pod in pods]):
+        if len(pods) < 2 or self._log.lifted or any([pod.cls is not cls or pod.slot.row >= 0 for pod in pods]):
             for pod, row in zip(pods, rows, strict=True):
                 self.place(pod, row)
             return

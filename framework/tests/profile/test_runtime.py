@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gangline import SUCCESS, Status, config, hookimpl, model, resources, unschedulable, wait
+from gangline import SUCCESS, PodInfo, Status, config, hookimpl, model, resources, unschedulable, wait
 from gangline.errors import ConfigError, Unavailable
 from gangline.profile.assembly import judging_runtimes
 from gangline.status import Code
@@ -50,6 +52,24 @@ def test_a_fault_at_pre_enqueue_holds_the_pod_and_says_why() -> None:
     status = make_runtime(CACHE, plugin("Broken", pre_enqueue=answering(KeyError("x")))).pre_enqueue(POD)
 
     assert status.code is Code.ERROR and status.message == "plugin Broken at pre_enqueue: KeyError: 'x'"
+
+
+@given(st.lists(st.lists(st.sampled_from(["", "", "refused", "raises"]), min_size=2, max_size=2), max_size=8))
+def test_many_pods_are_held_as_each_of_them_is(pods: list[list[str]]) -> None:
+    def hook(plugin: int) -> Callable[[Any, PodInfo], Status | None]:
+        def call(self: Any, pod: PodInfo) -> Status | None:
+            said = pods[int(pod.name)][plugin]
+            if said == "raises":
+                raise KeyError(pod.name)
+            return unschedulable(f"{said} {pod.name}") if said else None
+
+        return call
+
+    runtime = make_runtime(CACHE, plugin("First", pre_enqueue=hook(0)), plugin("Second", pre_enqueue=hook(1)))
+    records = [CACHE.record(make_pod(str(number))) for number in range(len(pods))]
+
+    each = {pod.uid: status for pod in records if not (status := runtime.pre_enqueue(pod)).is_success}
+    assert runtime.held(records) == each
 
 
 def test_the_queue_is_sorted_by_the_plugin() -> None:

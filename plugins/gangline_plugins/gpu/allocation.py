@@ -60,8 +60,15 @@ class Allocation(msgspec.Struct, frozen=True, eq=False):
     @property
     def annotations(self) -> dict[str, str]:
         """The annotations that the binding writes on the pod."""
-        ids = _joined(self.ids) if len(self.ids) <= MOST_DEVICES else join(self.ids)
-        return {custom_resources.ALLOCATED: ids, custom_resources.ALLOCATED_UUIDS: ",".join(self.uuids)}
+        annotations = dict[str, str]()
+        self.write(annotations)
+        return annotations
+
+    def write(self, annotations: dict[str, str]) -> None:
+        """Add the annotations that the binding writes on the pod."""
+        ids = self.ids
+        annotations[custom_resources.ALLOCATED] = _joined(ids) if len(ids) <= MOST_DEVICES else join(ids)
+        annotations[custom_resources.ALLOCATED_UUIDS] = ",".join(self.uuids)
 
 
 def names_instances(uuids: Iterable[str]) -> bool:

@@ -158,8 +158,8 @@ class GpuClaim:
     def pre_cycle_all(self, pods: Sequence[PodInfo]) -> None:
         """As `pre_cycle` for each."""
         self._feasibility.look(self._handle.clock.now())
+        self._table.forget_all([pod.uid for pod in pods])
         for pod in pods:
-            self._table.forget(pod.uid)
             if pod.annotations:
                 self._tell_of_begin(pod)
 
@@ -264,7 +264,7 @@ class GpuClaim:
             if want.implicit and row is not None and not self._table.columns.known[row]:
                 return None
             return unschedulable(f"node {node} has no devices left for the claim")
-        cycle.annotations.update(allocation.annotations)
+        allocation.write(cycle.annotations)
         cycle.write(RESERVED, allocation)
         self._decisions.count(want, allocation, self._table.links(allocation.row))
         if pod.annotations:  # else it has no claim
@@ -278,15 +278,15 @@ class GpuClaim:
         self, cycles: Sequence[Cycle], pods: Sequence[PodInfo], nodes: Sequence[str]
     ) -> Callable[[], None] | None:
         """As `reserve` for pods without a claim. A pod that lacks devices is left to `reserve`."""
-        known, row_of = self._table.columns.known, self._handle.nodes.row_of
+        known, row_of, given = self._table.columns.known, self._handle.nodes.row_of, self._table.allocation
         found: list[tuple[Cycle, str, Want]] = []
         for cycle, pod, node in zip(cycles, pods, nodes, strict=True):
             want = cycle.get(WANT)
-            if custom_resources.CLAIM in pod.annotations:
+            if pod.annotations and custom_resources.CLAIM in pod.annotations:
                 return None
             if want is None:
                 continue
-            if self._table.allocation(pod.uid) is not None:
+            if given(pod.uid) is not None:
                 found.append((cycle, pod.uid, want))
             elif not want.implicit or (row := row_of(node)) is None or known[row]:
                 return None
@@ -295,7 +295,7 @@ class GpuClaim:
     def _reserve_found(self, found: Sequence[tuple[Cycle, str, Want]]) -> None:
         reserved = self._table.reserve_all([uid for _, uid, _ in found])
         for (cycle, _, _), (allocation, _) in zip(found, reserved, strict=True):
-            cycle.annotations.update(allocation.annotations)
+            allocation.write(cycle.annotations)
             cycle.write(RESERVED, allocation)
         self._decisions.count_all([want for _, _, want in found], reserved)
 

@@ -148,12 +148,7 @@ class DeviceTable:
 
     def reserve(self, uid: str) -> Allocation | None:
         """Make the choice for a placed pod firm: the binding will write it. None if the pod has no devices."""
-        found = self._allocations.get(uid)
-        if found is not None and not found.is_firm:
-            found = self._allocations[uid] = found.firm()
-        if found is not None:
-            self._keep(uid, found)
-        return found
+        return self.reserve_all((uid,))[0][0] if uid in self._allocations else None
 
     def reserve_all(self, uids: Iterable[str]) -> list[tuple[Allocation, LinkClass | None]]:
         """As `reserve` for placed pods that have devices, with the links of each node."""
@@ -162,8 +157,7 @@ class DeviceTable:
             allocation = allocations[uid]
             if not allocation.is_firm:
                 allocation = allocations[uid] = allocation.firm()
-            if uid in reserved:
-                reserved.move_to_end(uid)
+            reserved.pop(uid, None)  # it goes to the end
             reserved[uid] = allocation
             hardware = nodes[allocation.row].hardware
             found.append((allocation, None if hardware is None else hardware.links))
@@ -217,6 +211,12 @@ class DeviceTable:
         self._before.pop(uid, None)
         self._reserved.pop(uid, None)
 
+    def forget_all(self, uids: Iterable[str]) -> None:
+        """As `forget` for each."""
+        for had in (self._before, self._reserved):
+            for uid in had.keys() & uids:
+                del had[uid]
+
     def meet(self, twins: TwinGpus) -> TwinGpus:
         """Tell of each change, and hear which GPUs ResourceClaims have, until the present configuration ends."""
         self._publisher.twins = twins
@@ -235,31 +235,33 @@ class DeviceTable:
     def add_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> None:
         """These pods of one class are on these rows now: as `add` for one after the other, or none of them is."""
         try:
-            counted = self._count_all(pods, rows)
-            self._publisher.all_taken([(row, node) for row, node in counted if node is not None])
+            self._publisher.all_taken(*self._count_all(pods, rows))
         except BaseException:
             for pod, row in zip(reversed(pods), reversed(rows), strict=True):
                 self.remove(pod, row)  # which ignores those that were not counted yet
             raise
 
-    def _count_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> list[tuple[int, NodeDevices | None]]:
-        """As `_count` for one after the other, with each row."""
-        want, counted = self.wants.of(pods[0]), list[tuple[int, NodeDevices | None]]()
+    def _count_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> tuple[list[int], list[NodeDevices]]:
+        """As `_count` for one after the other; the rows on which other devices are in use now, and their nodes."""
+        want, changed, counted = self.wants.of(pods[0]), list[int](), list[NodeDevices]()
         if not isinstance(want, Want) or want.exclusivity != "Exclusive":
-            return [(row, self._count(pod, row)) for pod, row in zip(pods, rows, strict=True)]
+            found = {row: node for pod, row in zip(pods, rows, strict=True) if (node := self._count(pod, row))}
+            return [*found], [*found.values()]
         whole, is_plain = WholeDevices(want, self.tables, pods[0].scheduler_name), not pods[0].annotations
-        before, reserved, allocations, nodes = self._before, self._reserved, self._allocations, self._nodes
-        for pod, row in zip(pods, rows, strict=True):
-            uid, node, taken = pod.uid, nodes.get(row), None
-            is_new = uid not in before and uid not in reserved and uid not in allocations
-            if node is not None and is_new and ((is_plain and not pod.annotations) or self._wants(pod, want)):
+        allocations, nodes, uids = self._allocations, self._nodes, [pod.uid for pod in pods]
+        known = {uid for had in (self._before, self._reserved, allocations) for uid in had.keys() & uids}
+        for uid, pod, row in zip(uids, pods, rows, strict=True):
+            taken, node = None, nodes.get(row)
+            if node is not None and uid not in known and ((is_plain and not pod.annotations) or self._wants(pod, want)):
                 taken = whole.take(uid, node, row)
             if node is None or taken is None:
                 node = self._count(pod, row)
             else:
                 allocations[uid], node.pods[uid] = taken, pod
-            counted.append((row, node))
-        return counted
+            if node is not None:
+                changed.append(row)
+                counted.append(node)
+        return changed, counted
 
     def _wants(self, pod: PodInfo, want: Want) -> bool:
         """Whether a pod that has no devices in its annotations has this want."""

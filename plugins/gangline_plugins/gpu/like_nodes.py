@@ -18,6 +18,11 @@ class _Chosen(NamedTuple):
     ids: tuple[int, ...]
     in_row: slice | None
     """The places of the devices, if they are next to each other."""
+    ones: list[int]
+    """A 1 for each device."""
+
+
+_NONE = _Chosen(0, (), None, [])
 
 
 class WholeDevices:
@@ -29,6 +34,9 @@ class WholeDevices:
         self._profile = profile
         self._chosen: dict[tuple[LinkClass, int], _Chosen] = {}
         """The chosen devices, by the links and the free devices of a node."""
+        self._last: tuple[LinkClass | None, int, _Chosen] = None, 0, _NONE
+        """The links and the free devices of the last node, and what was chosen there: mostly the next node is like it.
+        """
 
     def take(self, uid: str, node: NodeDevices, row: int) -> Allocation | None:
         """Give a pod the healthy devices that `NodeDevices.choose` would choose, and count them as `hold` does.
@@ -41,19 +49,24 @@ class WholeDevices:
         free = hardware.healthy & ~hardware.mig & ~node.busy
         if node.avoided:
             free &= ~node.avoided.get(self._profile, 0)
-        key = hardware.links, free
-        mask, ids, in_row = self._chosen.get(key) or self._choose(*key)
+        links, had, chosen = self._last
+        if had != free or links is not hardware.links:
+            chosen = self._choose(hardware.links, free)
+        mask, ids, in_row, ones = chosen
         if not mask:
             return None
         uuids = hardware.uuids
         allocation = Allocation(row, ids, uuids[in_row] if in_row is not None else tuple([uuids[id] for id in ids]))
-        node.take_free(uid, allocation, mask, in_row)
+        node.take_free(uid, allocation, mask, in_row, ones)
         return allocation
 
     def _choose(self, links: LinkClass, free: int) -> _Chosen:
-        mask = self._tables.of(links, self._want.count, self._want.rule).choose(free)
-        ids, in_row = ids_of(mask), None
-        if ids and ids[-1] - ids[0] == len(ids) - 1:
-            in_row = slice(ids[0], ids[-1] + 1)
-        found = self._chosen[links, free] = _Chosen(mask, ids, in_row)
+        found = self._chosen.get((links, free))
+        if found is None:
+            mask = self._tables.of(links, self._want.count, self._want.rule).choose(free)
+            ids, in_row = ids_of(mask), None
+            if ids and ids[-1] - ids[0] == len(ids) - 1:
+                in_row = slice(ids[0], ids[-1] + 1)
+            found = self._chosen[links, free] = _Chosen(mask, ids, in_row, [1] * len(ids))
+        self._last = links, free, found
         return found

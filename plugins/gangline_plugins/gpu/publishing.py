@@ -4,6 +4,7 @@ changed.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from gangline import PODS, State, renumber
@@ -71,17 +72,16 @@ class Publisher:
         if self.twins is not None:
             self.twins.pods_changed(row)
 
-    def all_taken(self, nodes: Sequence[tuple[int, NodeDevices]]) -> None:
+    def all_taken(self, rows: Sequence[int], nodes: Sequence[NodeDevices]) -> None:
         """As `taken` for each of these rows, in which some node may be several times."""
-        plain = []
-        for row, node in nodes:
-            if node.unpublished or (node.hardware is not None and node.hardware.instances):
+        odd = [each.unpublished or (each.hardware is not None and each.hardware.instances) for each in nodes]
+        if any(odd):
+            for row, node in itertools.compress(zip(rows, nodes, strict=True), odd):
                 self.taken(row, node)
-            else:
-                plain.append((row, node))
-        rows = [row for row, _ in plain]
-        self._columns.busy[rows] = [node.busy for _, node in plain]
-        self._columns.whole[rows] = [node.taken_whole for _, node in plain]
+            plain = [not each for each in odd]
+            rows, nodes = list(itertools.compress(rows, plain)), list(itertools.compress(nodes, plain))
+        self._columns.busy[rows] = [node.busy for node in nodes]
+        self._columns.whole[rows] = [node.taken_whole for node in nodes]
         self._state.touch_all(rows, PODS)
         if self.twins is not None:
             for row in dict.fromkeys(rows):

@@ -108,7 +108,7 @@ class Evictor:
         pause = _SHORTEST_PAUSE
         while True:
             self._failed.clear()
-            for key, members in unfinished(self._handle, self._evictions.under_way()).items():
+            for key, members in (await unfinished(self._handle, self._evictions.under_way)).items():
                 log.warning("gang %s was evicted in part: %d members are left, and are evicted now", key, len(members))
                 self._evictions.begin(members)
                 await self.evict(Preemptor.unknown(members[0]), members)
