@@ -193,7 +193,7 @@ class Reservation:
         return self._leaving.kept
 
     def _is_new(self, kept: KeptRoom, now: float) -> bool:
-        """Whether the plan need not be made again. A plan from the future was made by a clock that has been put back."""
+        """Whether the plan need not be made again. A plan of the future was made before the clock was put back."""
         return 0.0 <= now - kept.planned < self._args.replan_seconds and kept.at > now
 
     def _end_at(self, kept: KeptRoom, now: float) -> End | None:
