@@ -101,7 +101,7 @@ class Reservation:
         if refusal:
             return unschedulable(refusal)
         is_own = kept is not None and kept.key == group.key
-        if kept is not None and is_own and now - kept.planned < self._args.replan_seconds and kept.at > now:
+        if kept is not None and is_own and self._is_new(kept, now):
             return unschedulable(_said(kept, nodes))
         found = self._plan(attempt, nodes, now)
         if found is not None:
@@ -192,11 +192,17 @@ class Reservation:
             self._end(kept, end)
         return self._leaving.kept
 
+    def _is_new(self, kept: KeptRoom, now: float) -> bool:
+        """Whether the plan need not be made again. A plan of the future was made before the clock was put back."""
+        return 0.0 <= now - kept.planned < self._args.replan_seconds and kept.at > now
+
     def _end_at(self, kept: KeptRoom, now: float) -> End | None:
         if now >= kept.until:
             return End.LIMIT
         if now > kept.at + LATE:
             return End.LATE
+        if now < kept.planned - LATE:
+            return End.UNKNOWN  # the clock has been put back, and its times were wrong when the plan was made
         if not 0.0 <= now - self._leaving.looked < LOOK:
             self._leaving.looked = now
             return None if self._handle.is_queued(kept.key) else End.INCOMPLETE
@@ -216,7 +222,7 @@ class Reservation:
             if not permissions.is_allowed(permissions.RESERVATION, group.namespace, store):
                 return f"no room is kept for it: {permissions.missing(permissions.RESERVATION, group.namespace)}"
         since = self._leaving.since
-        for key in [key for key, first in since.items() if now >= first + 2 * longest]:
+        for key in [key for key, first in since.items() if not first <= now < first + 2 * longest]:
             del since[key]
         first = since.get(group.key, now)
         if now < first + longest:

@@ -258,6 +258,26 @@ def test_a_reservation_ends_when_its_time_has_passed() -> None:
     assert "has passed" in events(gangs)[-1][1]
 
 
+@pytest.mark.parametrize("is_tried", [True, False], ids=["the gang is tried", "the gang is not tried"])
+def test_a_plan_of_a_clock_that_was_a_day_fast_ends_when_the_clock_is_put_right(is_tried: bool) -> None:
+    gangs = busy("100s", "200s")
+    gangs.handle.fake_clock.seconds = right = 90_000.0
+    gangs.handle.fake_clock.now = lambda: right + 86_400.0  # type: ignore[method-assign]  # monotonic stays right
+    pods = gangs.gang("big", 2, gpus=8)
+    assert isinstance(gangs.decide(pods), GroupRejection) and gangs.cache.shared(Leaving).kept is not None
+
+    gangs.handle.fake_clock.now = lambda: right  # type: ignore[method-assign]
+    if is_tried:
+        rejected = gangs.decide(pods)
+        assert isinstance(rejected, GroupRejection) and "estimated start 1970-01-02T01:03:20Z" in rejected.message
+        kept = gangs.cache.shared(Leaving).kept
+        assert kept is not None and (kept.at, kept.since) == (right + 200.0, right)
+        assert not small(gangs)["n0"]
+    else:
+        assert small(gangs)["n0"]
+        assert "nobody knows any more" in events(gangs)[-1][1]
+
+
 def test_a_reservation_lasts_no_longer_than_the_profile_allows_and_then_pauses_as_long() -> None:
     gangs, _ = reserved(max_reservation_seconds=50.0)
     pods = [gangs.pod("big", i) for i in range(2)]
