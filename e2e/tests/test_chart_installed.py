@@ -100,7 +100,8 @@ async def test_every_pod_answers_its_probes(installed: Release, app: str) -> Non
 
 
 async def test_install_leaves_no_hook_behind(installed: Release) -> None:
-    assert await installed.api.list(f"/apis/batch/v1/namespaces/{RELEASE}/jobs") == []
+    jobs = await installed.api.list(f"/apis/batch/v1/namespaces/{RELEASE}/jobs")
+    assert [job for job in jobs if "ownerReferences" not in job["metadata"]] == []  # a CronJob may make some at any time
     accounts = {each["metadata"]["name"] for each in await installed.api.list(f"{OWN}/serviceaccounts")}
     assert accounts - {"default"} == {f"gpu-scheduler{suffix}" for suffix in ("", "-webhook", "-agent", "-certs")}
 
