@@ -63,19 +63,6 @@ def _at_once(
     return list(answers)
 
 
-def let_in(impl: Implementation, pods: Iterable[PodInfo]) -> int:
-    """How many of the first pods a plugin lets in at pre_enqueue: mostly all members of a gang."""
-    number = 0
-    try:
-        for status in map(impl.quick, pods):
-            if status is not None:
-                break
-            number += 1
-    except BaseException:  # the caller asks about this pod again
-        pass
-    return number
-
-
 class Preparing:
     """What plugins have to remember of members that are placed unfiltered, because a member like them was filtered.
 

@@ -11,7 +11,6 @@ measure each call.
 
 from __future__ import annotations
 
-import itertools
 import math
 import random
 import time
@@ -36,7 +35,6 @@ from gangline.profile.evaluation import Evaluator
 from gangline.profile.handle import FrameworkHandle
 from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.measuring import measured
-from gangline.profile.members import let_in
 from gangline.profile.reserving import Reserving
 from gangline.profile.scoring import Chosen
 from gangline.queueing.waiting import PodAtPermit
@@ -137,7 +135,7 @@ class Runtime(BindingPoints):
         held = dict[str, Status]()
         for impl in self._at("pre_enqueue"):
             quick = impl.quick
-            for pod in itertools.islice(pods, let_in(impl, pods), None):
+            for pod in pods:
                 if held and pod.uid in held:
                     continue
                 try:
