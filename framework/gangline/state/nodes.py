@@ -208,9 +208,7 @@ class Nodes:
         for pod, row in zip(pods, rows, strict=True):
             pods_on[row][pod.uid] = pod
             put_on(pod.slot, row)
-        noted = index.tolist()
-        self.changes.note_all_valid(noted, PODS)
-        self.placed.note_all_valid(noted, PODS)
+        self._note_all(index.tolist(), PODS)
 
     def unplace(self, pod: PodInfo) -> None:
         """Take a pod off its node."""
@@ -246,9 +244,11 @@ class Nodes:
 
     def note_all(self, rows: Sequence[int], kind: int) -> None:
         """As `note` for each of these rows; if one of them is invalid, none is noted."""
-        valid, kind = valid_rows(rows), valid_kind(kind)
-        self.changes.note_all_valid(valid, kind)
-        self.placed.note_all_valid(valid, kind)
+        self._note_all(valid_rows(rows), valid_kind(kind))
+
+    def _note_all(self, rows: Sequence[int], kind: int) -> None:
+        self.changes.note_all_valid(rows, kind)
+        self.placed.note_all_valid(rows, kind)
 
     def _offer(self, row: int, amounts: Mapping[str, int]) -> None:
         """The node in the row has these allocatable amounts now."""
