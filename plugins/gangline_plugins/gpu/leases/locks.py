@@ -97,7 +97,7 @@ class Locks:
         """
         for place, part in enumerate(parts):
             async with self._lane(part.lease):
-                taken = await self._take(part, memory)
+                taken = await self._take(part, memory, self.newest(part.lease))
             if taken is not None:
                 await self.release(parts[:place])
                 return taken
@@ -112,9 +112,9 @@ class Locks:
         made = 0
         for part in parts:
             async with self._lane(part.lease):
-                if _lists(self.newest(part.lease), part) or _lists(await self._get(part.lease), part):
+                if _lists(self.newest(part.lease), part) or _lists(lease := await self._get(part.lease), part):
                     continue
-                refused = await self._take(part, memory)
+                refused = await self._take(part, memory, lease)
                 made += refused is None
                 taken = refused or taken
         return Restored(taken, made)
@@ -194,8 +194,8 @@ class Locks:
     def _lane(self, name: str) -> asyncio.Lock:
         return self._lanes[hash(name) % _LANES]
 
-    async def _take(self, part: HoldPart, memory: Sequence[int]) -> Taken | None:
-        lease = self.newest(part.lease)
+    async def _take(self, part: HoldPart, memory: Sequence[int], lease: model.Lease | None) -> Taken | None:
+        """Acquire a part, of whose lease `lease` is the newest that is known."""
         problem: GanglineError | None = None
         for _ in range(_ATTEMPTS):
             try:
