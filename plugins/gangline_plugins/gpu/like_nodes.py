@@ -18,11 +18,9 @@ class _Chosen(NamedTuple):
     ids: tuple[int, ...]
     in_row: slice | None
     """The places of the devices, if they are next to each other."""
-    ones: list[int]
-    """A 1 for each device."""
 
 
-_NONE = _Chosen(0, (), None, [])
+_NONE = _Chosen(0, (), None)
 
 
 class WholeDevices:
@@ -52,12 +50,12 @@ class WholeDevices:
         links, had, chosen = self._last
         if had != free or links is not hardware.links:
             chosen = self._choose(hardware.links, free)
-        mask, ids, in_row, ones = chosen
+        mask, ids, in_row = chosen
         if not mask:
             return None
         uuids = hardware.uuids
         allocation = Allocation(row, ids, uuids[in_row] if in_row is not None else tuple([uuids[id] for id in ids]))
-        node.take_free(uid, allocation, mask, in_row, ones)
+        node.take_free(uid, allocation, mask, in_row)
         return allocation
 
     def _choose(self, links: LinkClass, free: int) -> _Chosen:
@@ -67,6 +65,6 @@ class WholeDevices:
             ids, in_row = ids_of(mask), None
             if ids and ids[-1] - ids[0] == len(ids) - 1:
                 in_row = slice(ids[0], ids[-1] + 1)
-            found = self._chosen[links, free] = _Chosen(mask, ids, in_row, [1] * len(ids))
+            found = self._chosen[links, free] = _Chosen(mask, ids, in_row)
         self._last = links, free, found
         return found

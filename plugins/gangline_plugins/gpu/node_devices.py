@@ -7,7 +7,7 @@ another, does no lasting harm: the device is free again when its last pod has le
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 
 from gangline import PodInfo
@@ -149,15 +149,15 @@ class NodeDevices:
         self.busy |= mask
         self.taken_whole |= mask
 
-    def take_free(self, uid: str, allocation: Allocation, mask: int, in_row: slice | None, ones: Sequence[int]) -> None:
+    def take_free(self, uid: str, allocation: Allocation, mask: int, in_row: slice | None) -> None:
         """Start to count whole devices that nobody has: as `hold`, in a third of the time.
 
-        `mask` has their ids, `in_row` their places if they are next to each other, and `ones` a 1 for each.
+        `mask` has their ids, and `in_row` their places if they are next to each other.
         """
         ids = allocation.ids
         self.state ^= hash((uid, (allocation.row, ids, allocation.uuids, "Exclusive", (), ())))  # of (uid, allocation)
         if in_row is not None:
-            self.refs[in_row] = self.whole[in_row] = ones
+            self.refs[in_row] = self.whole[in_row] = [1] * len(ids)
         else:
             for id in ids:
                 self.refs[id] = self.whole[id] = 1
