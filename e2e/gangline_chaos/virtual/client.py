@@ -18,6 +18,7 @@ from gangline.errors import ApiError, Conflict, TooManyRequests, Unavailable
 from gangline.kube.interface import WatchEvent
 from gangline.kube.outbox import Outbox
 from gangline.kube.resources import EVENTS, Resource, T
+from gangline.kube.writing import check
 from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock
 from gangline.simulate.client import Answer
 
@@ -133,19 +134,9 @@ class FatefulClient(SimulatedClient):
         if verb not in WRITES:
             await self._wait_for_the_wire()
             return await super()._call(verb, resource, name, act)
-        if not self._outbox.may_send():
-            raise Unavailable(0, "NotLeading", "not sent: this process is no longer the leader")
-        self._outbox.began()
-        try:
+        check(self._outbox.may_send)
+        with self._outbox:
             return await self._write(verb, resource, name, act)
-        except ApiError as error:
-            self._outbox.refused(error.status or 500)
-            raise
-        except asyncio.CancelledError:
-            self._outbox.gave_up()
-            raise
-        finally:
-            self._outbox.ended()
 
     async def _write(self, verb: str, resource: Resource[Any], name: str, act: Callable[[], Answer]) -> Answer:
         if left := self._wire.left:

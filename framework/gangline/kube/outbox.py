@@ -11,7 +11,12 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
+from types import TracebackType
 
+from gangline.errors import ApiError, GanglineError
+
+NOT_LEADING = "NotLeading"
+"""The reason of the error for a write that was not sent."""
 LANDING = 60.0
 """Seconds after which an unanswered request has been carried out or never will be: API servers end requests by then."""
 ANSWERED_WITHIN = 8.0
@@ -20,7 +25,10 @@ _SERVER_ERROR = 500
 
 
 class Outbox:
-    """Counts the writes of one client. `may_write` says whether the process may write at this moment."""
+    """Counts the writes of one client: each write is made in a block of its own, `with outbox:`.
+
+    `may_write` says whether the process may write at this moment.
+    """
 
     def __init__(
         self, may_write: Callable[[], bool] = lambda: True, monotonic: Callable[[], float] = time.monotonic
@@ -37,24 +45,17 @@ class Outbox:
         """Whether a write may be sent now; to be asked at the last moment, after all waiting."""
         return not self._is_closed and self._may_write()
 
-    def began(self) -> None:
-        """A write will be sent soon."""
+    def __enter__(self) -> None:
         self.under_way += 1
 
-    def ended(self) -> None:
-        """A write was answered, given up, or not sent."""
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.under_way -= 1
+        if exc is not None and _may_arrive(exc):
+            self._given_up_at = self._monotonic()
         if not self.under_way and self._all_answered is not None:
             self._all_answered.set()
-
-    def refused(self, status: int) -> None:
-        """A write was answered with this HTTP status, which is no success."""
-        if status >= _SERVER_ERROR:  # for example because etcd did not answer in time
-            self.gave_up()
-
-    def gave_up(self) -> None:
-        """A write may have been sent, and nobody waits for the answer any more."""
-        self._given_up_at = self._monotonic()
 
     async def close(self) -> bool:
         """Send nothing from now on. Returns whether the API server carries out no write of this process any more, as
@@ -69,3 +70,12 @@ class Outbox:
         except TimeoutError:
             return False
         return self._monotonic() - self._given_up_at >= LANDING
+
+
+def _may_arrive(error: BaseException) -> bool:
+    """Whether a write that ended with this error may have been sent, and may still be carried out."""
+    if not isinstance(error, ApiError):
+        return not isinstance(error, GanglineError)
+    if error.status:  # a server error comes, for example, if etcd did not answer in time
+        return error.status >= _SERVER_ERROR
+    return error.reason != NOT_LEADING

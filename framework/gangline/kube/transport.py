@@ -6,7 +6,6 @@ after failures that may pass, but never writes, because only the caller knows wh
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -105,29 +104,24 @@ class Transport:
         """The body of a successful answer to a write; every failure is raised as an ApiError."""
         target = _target(path, query)
         headers = {"Content-Type": content_type}
-        credentials, outbox = self._credentials, self.outbox
-        outbox.began()
-        try:  # usually without a coroutine for the credentials
-            authorization = await credentials.authorization() if credentials.is_due else credentials.last_authorization
-            while True:
-                if authorization:
-                    headers["Authorization"] = authorization
-                answer = await self._writer.request(method, target, headers, body)
-                if answer.status < 300:
-                    return answer.body
-                outbox.refused(answer.status)
-                failure = faults.from_answer(answer.status, answer.phrase, answer.retry_after, answer.body)
-                authorization = await self._other_authorization(failure, authorization)
-        except GanglineError:
-            raise
-        except asyncio.CancelledError:
-            outbox.gave_up()
-            raise
-        except Exception as error:
-            outbox.gave_up()
-            raise faults.from_exception(error, f"{method} {self._credentials.server}{path}") from error
-        finally:
-            outbox.ended()
+        credentials = self._credentials
+        with self.outbox:
+            try:  # usually without a coroutine for the credentials
+                authorization = (
+                    await credentials.authorization() if credentials.is_due else credentials.last_authorization
+                )
+                while True:
+                    if authorization:
+                        headers["Authorization"] = authorization
+                    answer = await self._writer.request(method, target, headers, body)
+                    if answer.status < 300:
+                        return answer.body
+                    failure = faults.from_answer(answer.status, answer.phrase, answer.retry_after, answer.body)
+                    authorization = await self._other_authorization(failure, authorization)
+            except GanglineError:
+                raise
+            except Exception as error:
+                raise faults.from_exception(error, f"{method} {self._credentials.server}{path}") from error
 
     async def post_all(self, posts: Posts) -> Sequence[ApiError | None]:
         """Create objects; for each the failure, None after a success.

@@ -23,6 +23,7 @@ import httptools
 
 from gangline.errors import Unavailable
 from gangline.kube.connections import HttpConnection, HttpPool, lines
+from gangline.kube.outbox import NOT_LEADING
 
 MaySend = Callable[[], bool]
 Posts = Sequence[tuple[str, bytes]]
@@ -278,4 +279,4 @@ class _RefusalHeads:
 def check(may_send: MaySend) -> None:
     """Raises Unavailable if a write may not be sent."""
     if not may_send():
-        raise Unavailable(0, "NotLeading", "not sent: this process is no longer the leader")
+        raise Unavailable(0, NOT_LEADING, "not sent: this process is no longer the leader")

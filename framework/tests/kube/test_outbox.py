@@ -102,9 +102,8 @@ def test_a_write_that_was_given_up_arrives_within_a_minute_or_never(ago: float) 
 
     async def story() -> None:
         outbox = Outbox(monotonic=clock.monotonic)
-        outbox.began()
-        outbox.gave_up()
-        outbox.ended()
+        with suppress(TimeoutError), outbox:
+            raise TimeoutError
         await asyncio.sleep(ago)
         assert await outbox.close() is (ago >= LANDING)
 
@@ -116,9 +115,9 @@ def test_a_write_that_gets_no_answer_is_waited_for_some_seconds_only() -> None:
 
     async def story() -> None:
         outbox = Outbox(monotonic=clock.monotonic)
-        outbox.began()
         began = clock.monotonic()
-        assert not await outbox.close()
+        with outbox:
+            assert not await outbox.close()
         assert clock.monotonic() - began == pytest.approx(ANSWERED_WITHIN)
         assert not outbox.may_send()
 

@@ -48,11 +48,8 @@ class CountingClient(SimulatedClient):
     async def _call(self, verb: str, resource: Resource[Any], name: str, act: Callable[[], Answer]) -> Answer:
         if verb != "bind":
             return await super()._call(verb, resource, name, act)
-        self.outbox.began()
-        try:
+        with self.outbox:
             return await super()._call(verb, resource, name, act)
-        finally:
-            self.outbox.ended()
 
 
 @pytest.mark.parametrize(
