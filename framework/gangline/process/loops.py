@@ -24,7 +24,8 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     """A loop of uvloop. Its log does not tell with a traceback of connections that broke when nobody waited for them.
 
     If a connection is reset between the handshakes of TCP and TLS, uvloop raises the error to who connects, and leaves
-    the error also in a future that nobody reads.
+    the error also in a future that nobody reads. If a connection is closed while TLS has something to send on it, for
+    example an alert, uvloop calls that fatal.
     """
     loop = uvloop.new_event_loop()
     loop.set_exception_handler(_unhandled)
@@ -34,10 +35,17 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 def _unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     future, error = context.get("future"), context.get("exception")
     is_of_task = future is None or isinstance(future, asyncio.Task)
-    if isinstance(error, (ConnectionError, ssl.SSLError)) and not is_of_task:
+    is_left = isinstance(error, (ConnectionError, ssl.SSLError)) and not is_of_task
+    if is_left or _is_of_a_closed_connection(error, context.get("transport")):
         log.debug("a connection broke: %r", error)
     else:
         loop.default_exception_handler(context)
+
+
+def _is_of_a_closed_connection(error: BaseException | None, transport: Any) -> bool:
+    """Whether uvloop could not send on a connection because the connection is closed."""
+    is_refused = isinstance(error, RuntimeError) and str(error).endswith("; the handler is closed")
+    return is_refused and transport is not None and bool(transport.is_closing())
 
 
 async def across(loop: asyncio.AbstractEventLoop, work: Work[T], gone: asyncio.Future[None] | None = None) -> T:

@@ -109,6 +109,38 @@ def test_a_connection_that_breaks_when_nobody_waits_for_it_is_no_error(caplog: p
     assert "never retrieved" not in caplog.text
 
 
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_what_cannot_be_sent_because_the_connection_is_closed_is_no_error(
+    is_refused: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """uvloop tells so when a connection is closed while TLS answers a record."""
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        async with await loop.create_server(asyncio.Protocol, "127.0.0.1", 0) as server:
+            transport, _ = await loop.create_connection(asyncio.Protocol, *server.sockets[0].getsockname())
+            transport.abort()
+            while True:  # the loop closes the connection in one of its next turns
+                try:
+                    transport.write(b"alert")
+                except RuntimeError as error:
+                    refused = error
+                    break
+                await asyncio.sleep(0)
+        error = refused if is_refused else RuntimeError("no")
+        loop.call_exception_handler({"message": "Fatal error on SSL", "exception": error, "transport": transport})
+
+    with caplog.at_level(logging.DEBUG), asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(story())
+
+    told = [
+        (each.levelname, each.exc_info is None)
+        for each in caplog.records
+        if each.name != "asyncio" or "SSL" in each.message
+    ]
+    assert told == [("DEBUG", True) if is_refused else ("ERROR", False)]
+
+
 def test_any_other_error_that_nobody_awaits_is_told_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
     left_by(ValueError("no"))
 
