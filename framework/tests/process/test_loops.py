@@ -127,8 +127,8 @@ def test_what_cannot_be_sent_because_the_connection_is_closed_is_no_error(
                     refused = error
                     break
                 await asyncio.sleep(0)
-        error = refused if is_refused else RuntimeError("no")
-        loop.call_exception_handler({"message": "Fatal error on SSL", "exception": error, "transport": transport})
+        cause = refused if is_refused else RuntimeError("no")
+        loop.call_exception_handler({"message": "Fatal error on SSL", "exception": cause, "transport": transport})
 
     with caplog.at_level(logging.DEBUG), asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(story())
