@@ -26,6 +26,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, NoReturn
 
 import pytest
+from _pytest._io import TerminalWriter
 
 PIECE = 120
 """The most tests of a piece: whole files, as a rule, whose tests share what takes long to make. The last pieces are
@@ -172,6 +173,17 @@ def _run(session: pytest.Session, places: int, connection: Connection) -> NoRetu
     os._exit(code)
 
 
+class _Terminal:
+    """Where plugins write in a forked process: what they say of a test is captured and comes with its report.
+
+    Without it pytest-timeout cannot end a test: it asks for the terminal first, and fails with an exception that the
+    program under test may catch.
+    """
+
+    def __init__(self) -> None:
+        self._tw = TerminalWriter(sys.stderr)
+
+
 class _Reporting:
     """Runs tests and sends what is reported about them."""
 
@@ -188,6 +200,7 @@ class _Reporting:
             capturing.stop_global_capturing()  # its files are the parent's
             capturing.start_global_capturing()
             capturing.suspend_global_capture()
+        plugins.register(_Terminal(), "terminalreporter")
         plugins.register(self)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

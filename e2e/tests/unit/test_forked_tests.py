@@ -45,13 +45,34 @@ def test_after():
     pass
 """
 
+HANGS = """
+import threading
+import time
+
+import pytest
+
+def work():
+    for _ in range(3):
+        try:
+            time.sleep(2)
+        except Exception:
+            print("an exception is no reason to stop")
+
+@pytest.mark.timeout(0.2)
+def test_hangs_in_what_goes_on_after_exceptions():
+    thread = threading.Thread(target=time.sleep, args=(2,), name="another-thread")
+    thread.start()
+    work()
+"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with two files of tests."""
+    """A folder with files of tests."""
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider\n")
     (tmp_path / "test_many.py").write_text(TESTS)
     (tmp_path / "test_dying.py").write_text(DIES)
+    (tmp_path / "test_hanging.py").write_text(HANGS)
     return tmp_path
 
 
@@ -74,6 +95,13 @@ def test_a_process_that_dies_fails_its_test_and_the_others_are_run(folder: Path)
 
     assert code == 1 and re.search(r"1 failed, 2 passed in", said), said
     assert "the process that ran this test ended with 7" in said
+
+
+def test_a_test_that_takes_too_long_fails_and_what_each_thread_did_is_told(folder: Path) -> None:
+    code, said = run(folder, "test_hanging.py")
+
+    assert code == 1 and "Failed: Timeout (>0.2s)" in said and "an exception is no reason" not in said, said
+    assert "another-thread" in said
 
 
 def test_at_the_first_failure_a_run_can_stop(folder: Path) -> None:
