@@ -26,8 +26,8 @@ settings.load_profile("thorough" if os.environ.get("CI") else "quick")
 pytest_plugins = ("gangline_e2e.forked_tests",)
 
 # New objects are looked at more often than in the scheduler, where most objects stay: what a test leaves is garbage,
-# and costs the least while it is in the caches of the processor. Objects that survive are looked at again only rarely,
-# because most of them are freed without the collector when their test has ended.
+# and costs the least while it is in the caches of the processor. Objects that survive are looked at again when their
+# test has ended.
 gc.set_threshold(20_000, 60, 100)
 
 
@@ -57,3 +57,17 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """What a test leaves is collected once, when the test has ended, and what stays is never looked at again.
+
+    So nobody pays for what tests before have left, neither a test that collects nor the collector; and garbage that
+    complains, as an open socket does, fails the next test at the latest, not any later one or none.
+    """
+    try:
+        return (yield)
+    finally:
+        gc.collect(1)
+        gc.freeze()

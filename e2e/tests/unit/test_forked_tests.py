@@ -6,9 +6,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from shutil import copy
 
 import pytest
 
+CONFTEST = Path(__file__).parents[3] / "conftest.py"
 TESTS = """
 import os
 import pytest
@@ -65,6 +67,18 @@ def test_hangs_in_what_goes_on_after_exceptions():
     work()
 """
 
+LEAKS = """
+import socket
+
+def test_leaks():
+    cycle = [socket.socket()]
+    cycle.append(cycle)
+    many = [[] for _ in range(30_000)]  # the collector looks at the socket while it is in use
+
+def test_after():
+    pass
+"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -102,6 +116,16 @@ def test_a_test_that_takes_too_long_fails_and_what_each_thread_did_is_told(folde
 
     assert code == 1 and "Failed: Timeout (>0.2s)" in said and "an exception is no reason" not in said, said
     assert "another-thread" in said
+
+
+def test_a_socket_that_a_test_leaves_open_fails_the_next_one(folder: Path) -> None:
+    copy(CONFTEST, folder)
+    (folder / "test_leaking.py").write_text(LEAKS)
+    strict = ("-W", "error::ResourceWarning", "-W", "error::pytest.PytestUnraisableExceptionWarning")
+
+    code, said = run(folder, *strict, "test_leaking.py")
+
+    assert code == 1 and "ERROR test_leaking.py::test_after" in said and "unclosed <socket" in said, said
 
 
 def test_at_the_first_failure_a_run_can_stop(folder: Path) -> None:
