@@ -41,6 +41,8 @@ class Placed:
     """The ids of the pod's devices, "0,1"; "" for none."""
     decision: Mapping[str, Any] | None
     """The decision as the running scheduler remembers it; None if it remembers none, or does not answer."""
+    was_asked: bool
+    """Whether a running scheduler was asked for the decision and answered."""
 
 
 class GangReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -134,7 +136,8 @@ async def _absent(client: Client, target: Target | SelectedPods) -> str:
 async def _placed(pod: PodInfo, judges: Judges) -> Placed:
     running = judges.running
     decision = await running.decision(pod.uid) if running is not None else None
-    return Placed(pod.key, pod.node_name, pod.annotations.get(ALLOCATED, ""), decision)
+    was_asked = running is not None and bool(running.endpoints)
+    return Placed(pod.key, pod.node_name, pod.annotations.get(ALLOCATED, ""), decision, was_asked)
 
 
 def _unknown(placed: Sequence[Placed], judges: Judges, unasked: str) -> Sequence[str]:

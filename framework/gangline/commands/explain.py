@@ -284,9 +284,9 @@ def _show_placed(placed: Placed, screen: Console) -> None:
     screen.print(f"{placed.pod} is on {placed.node}{devices}")
     decision = placed.decision
     if decision is None:
-        screen.print(
-            "  why is not known: no running scheduler that could be asked remembers it (--scheduler URL says where)"
-        )
+        forgotten = "no replica of the scheduler remembers the decision; each remembers the last that it made itself"
+        unasked = "no running scheduler could be asked (--scheduler URL says where)"
+        screen.print(f"  why is not known: {forgotten if placed.was_asked else unasked}")
         return
     among = f", the best of {decision['feasibleNodes']} nodes" if decision.get("feasibleNodes", 0) > 1 else ""
     only = ", the only node that would do" if decision.get("feasibleNodes") == 1 else ""

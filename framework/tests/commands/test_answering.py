@@ -17,7 +17,7 @@ from gangline.commands.explain import _plain, show
 from gangline.commands.output import drawn, told
 from gangline.commands.remedying import show_remedies
 from gangline.commands.running import Judges, Running, judges
-from gangline.errors import ConfigError, Forbidden
+from gangline.errors import ConfigError, Forbidden, NotFound
 from gangline.explain.targets import Target, parse
 from gangline.kube.resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS
 from gangline.remedies import Remedies
@@ -177,7 +177,19 @@ def test_where_nobody_remembers_why_that_is_said() -> None:
 
     text = words(asked(cluster, POD, Judges(GANGS, "test")))
 
-    assert "default/p is on b" in text and "why is not known" in text
+    assert "default/p is on b" in text and "no running scheduler could be asked (--scheduler URL says where)" in text
+
+
+def test_a_scheduler_that_was_asked_and_has_forgotten_is_not_said_to_be_out_of_reach() -> None:
+    async def forgotten(path: str) -> bytes:
+        raise NotFound(404, "NotFound", f"{path} is not remembered")
+
+    cluster = small()
+    cluster.create(PODS, make_pod("p", gpus=4, scheduler_name="gangs", node="b"))
+
+    text = words(asked(cluster, POD, Judges(GANGS, "test", Running("there", GANGS, [forgotten]))))
+
+    assert "why is not known: no replica of the scheduler remembers the decision" in text and "--scheduler" not in text
 
 
 @pytest.mark.parametrize(("node", "is_told"), [("b", True), ("", False)], ids=["placed", "waiting"])
