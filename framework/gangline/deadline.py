@@ -25,14 +25,17 @@ AT_ONCE_SECONDS = 1.5
 
 
 class Deadline:
-    """A number of seconds from now, by a clock; only the thread that made the deadline may check it."""
+    """A number of seconds from now, by a clock; only the thread that made the deadline may check it.
+
+    `now` is what the clock shows; without it the clock is read, which is a system call for `time.thread_time`.
+    """
 
     __slots__ = ("_clock", "_earliest", "_end", "_held", "seconds")
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.thread_time) -> None:
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.thread_time, now: float | None = None) -> None:
         self.seconds = seconds
         self._clock = clock
-        self._end = clock() + seconds
+        self._end = (clock() if now is None else now) + seconds
         # CPU time of a thread never runs faster than wall-clock time, which is read in a tenth of the time.
         self._earliest = time.perf_counter() + seconds if clock is time.thread_time else -math.inf
         self._held: tuple[float, float] | None = None

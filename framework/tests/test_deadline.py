@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -14,11 +14,12 @@ from gangline.deadline import Deadline, exceeded
 from gangline.deciding.group_decisions import GroupRejection
 from gangline.deciding.group_search import decide_group
 from gangline.deciding.scheduling import Decision, Rejection, decide
+from gangline.kube.resources import NODES, PODS
 from gangline.loop.scheduler import Options
 from gangline.queueing.backing_off import MAX_OVERRUN_BACKOFF, QueueSettings
 from gangline.queueing.queue import SchedulingQueue
 from gangline.queueing.units import Unit
-from gangline.simulate import SimulatedClient
+from gangline.simulate import SimulatedClient, SimulatedCluster
 from gangline.state.cache import Cache
 from gangline.status import SUCCESS, CodeColumn, codes
 from gangline.testing import cluster, make_node, make_pod, make_runtime
@@ -81,6 +82,14 @@ def test_a_deadline_counts_cpu_time_of_this_thread_only() -> None:
         sum(range(1000))
     with pytest.raises(DeadlineExceeded, match=r"longer than 0\.02 s of CPU time"):
         deadline.check()
+
+
+def test_a_deadline_that_is_given_the_time_reads_no_clock() -> None:
+    def clock() -> float:
+        raise AssertionError("read")
+
+    assert Deadline(0.5, clock, now=3.0).seconds == 0.5
+    assert Deadline(0.5, lambda: 3.4, now=3.0).left == pytest.approx(0.1)
 
 
 def test_a_deadline_is_found_behind_the_fault_of_a_plugin() -> None:
@@ -260,6 +269,38 @@ class Endless:
         while pod.labels.get(GROUP) == "late":
             cycle.deadline.check()
         return codes(nodes.full(False))
+
+
+class Looking:
+    """A filter that notes how many seconds are left, and then does nothing for 20 ms, without CPU time."""
+
+    name = "Looking"
+    reasons = ()
+    left: ClassVar[list[float]] = []
+
+    @hookimpl
+    def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:
+        """Lets all nodes through."""
+        self.left.append(cycle.deadline.left)
+        time.sleep(0.02)
+        return codes(nodes.full(False))
+
+
+def test_every_pod_has_the_whole_time_and_little_more_however_long_pods_before_it_took() -> None:
+    cluster = SimulatedCluster()
+    cluster.create(NODES, make_node("a", cpu=8))
+    cluster.create(PODS, *(make_pod(f"p{number}", cpu="10m", scheduler_name="gangs") for number in range(20)))
+    Looking.left.clear()
+
+    async def play() -> None:
+        options = Options(seed=1, pod_deadline=2.0)
+        async with cluster.scheduling(profile_with("Looking"), plugins=[Looking], options=options):
+            await cluster.until(lambda: len(cluster.bound()) == 20)
+
+    cluster.play(play)
+
+    assert len(Looking.left) >= 20
+    assert all(1.9 < left < 2.1 for left in Looking.left)  # CPU time is read once in a slice of 4 ms
 
 
 def test_a_late_gang_is_told_so_and_counted_and_everybody_else_is_bound() -> None:
