@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 
 from gangline.process.listening import DRAIN
+from gangline_e2e.forked_programs import Forking
 
 from ..eventually import until
 from .asked_scheduler import AskedScheduler
@@ -24,8 +25,8 @@ pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture
-async def asked(tmp_path: Path) -> AsyncIterator[AskedScheduler]:
-    made = AskedScheduler(tmp_path)
+async def asked(tmp_path: Path, forking: Forking) -> AsyncIterator[AskedScheduler]:
+    made = AskedScheduler(tmp_path, forking)
     await made.start()
     async with asyncio.timeout(120.0):
         await made.waits()
@@ -68,7 +69,7 @@ async def test_a_scheduler_that_is_told_to_stop_waits_for_no_question(asked: Ask
     began = time.monotonic()
     await until(lambda: not is_there(pid), *PATIENCE)
     await until(lambda: not asked.cluster.holder, *PATIENCE)
-    await asyncio.wait_for(asked.process.wait(), 60.0)
+    await asyncio.to_thread(asked.process.wait)
 
     assert time.monotonic() - began < DRAIN, asked.said
     await gone(task)
@@ -85,8 +86,8 @@ async def test_the_process_of_a_viewer_who_has_gone_ends_and_another_viewer_is_a
 
 async def test_a_scheduler_that_is_killed_takes_the_process_along(asked: AskedScheduler) -> None:
     task, pid = await asking(asked)
-    asked.process.kill()
-    await asked.process.wait()
+    asked.process.send_signal(signal.SIGKILL)
+    await asyncio.to_thread(asked.process.wait)
 
     await until(lambda: not is_there(pid), *PATIENCE)
     await gone(task)
