@@ -21,6 +21,8 @@ from .asked_scheduler import AskedScheduler
 from .processes_apart import is_there
 
 PATIENCE = 60.0, 0.02
+BEFORE_ITS_END = 8.0, 0.02
+"""A process that nobody ends ends itself 20 s after its start."""
 pytestmark = pytest.mark.timeout(240)
 
 
@@ -78,7 +80,7 @@ async def test_a_scheduler_that_is_told_to_stop_waits_for_no_question(asked: Ask
 async def test_the_process_of_a_viewer_who_has_gone_ends_and_another_viewer_is_answered(asked: AskedScheduler) -> None:
     task, pid = await asking(asked)
     task.cancel()
-    await until(lambda: not is_there(pid), *PATIENCE)
+    await until(lambda: not is_there(pid), *BEFORE_ITS_END)
 
     asked.cluster.is_holding = False
     assert (await answer(asked, "other"))["unit"] == "pod default/waits"
@@ -89,5 +91,5 @@ async def test_a_scheduler_that_is_killed_takes_the_process_along(asked: AskedSc
     asked.process.send_signal(signal.SIGKILL)
     await asyncio.to_thread(asked.process.wait)
 
-    await until(lambda: not is_there(pid), *PATIENCE)
+    await until(lambda: not is_there(pid), *BEFORE_ITS_END)
     await gone(task)
