@@ -23,7 +23,7 @@ settings.register_profile("quick", deadline=None, max_examples=6, phases=PHASES)
 settings.register_profile("thorough", deadline=None, max_examples=100, derandomize=True, phases=PHASES)
 settings.load_profile("thorough" if os.environ.get("CI") else "quick")
 
-pytest_plugins = ("gangline_e2e.forked_tests",)
+pytest_plugins = ("gangline_e2e.forked_tests", "gangline_e2e.forked_programs")
 
 # New objects are looked at more often than in the scheduler, where most objects stay: what a test leaves is garbage,
 # and costs the least while it is in the caches of the processor. Objects that survive are looked at again when their

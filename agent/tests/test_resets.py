@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gangline_e2e import processes
+from gangline_e2e.forked_programs import Forking
 from gangline_e2e.ports import free_port
 from gangline_e2e.resetting import ResettingServer
 
@@ -27,20 +26,20 @@ def nodes() -> dict[str, Any]:
 
 
 @pytest.mark.timeout(90)
-def test_connections_that_are_reset_end_neither_the_agent_nor_its_other_requests(tmp_path: Path) -> None:
+def test_connections_that_are_reset_end_neither_the_agent_nor_its_other_requests(
+    forking: Forking, tmp_path: Path
+) -> None:
     with ResettingServer({"/api/v1/nodes": nodes()}) as server:
         kubeconfig, log = server.kubeconfig(tmp_path / "kubeconfig"), tmp_path / "agent.log"
         words = ["--simulate", "dgx-h100", "--nodes", "a=b", "--period", "1", "--listen", f"127.0.0.1:{free_port()}"]
-        command = [sys.executable, "-m", "gangline", "agent", "--kubeconfig", str(kubeconfig), *words]
-        agent = processes.start("agent", command, log)
+        agent = forking.logged(["agent", "--kubeconfig", str(kubeconfig), *words], log)
         try:
             server.wait_for(RESETS)
-            was_alive = agent.alive()
-            agent.signal(signal.SIGTERM)
-            ended = agent.wait(10.0)
+            was_alive = agent.runs()
+            agent.send_signal(signal.SIGTERM)
+            code = agent.wait(10.0)
         finally:
-            processes.stop([agent], 5.0)
+            agent.close()
 
-    assert was_alive and ended
-    assert agent.popen is not None and agent.popen.returncode == 0
+    assert was_alive and code == 0
     assert "Traceback" not in log.read_text()

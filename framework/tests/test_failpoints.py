@@ -15,6 +15,7 @@ import gangline
 from gangline import failpoints
 from gangline.errors import ConfigError
 from gangline.failpoints import NAMES, VARIABLE, FailpointAction, read
+from gangline_e2e.forked_programs import Forking
 
 ROOTS = (Path(gangline.__file__).parent, Path(gangline.__file__).parents[2] / "plugins/gangline_plugins")
 FIRST = "bind.before-write"
@@ -30,8 +31,8 @@ for turn in range(1, 4):
 """
 
 
-def run(said: str, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *(words or ("-c", PASSES))]
+def run(said: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", PASSES]
     return subprocess.run(command, env={**os.environ, VARIABLE: said}, capture_output=True, text=True, timeout=60)
 
 
@@ -60,11 +61,11 @@ def test_what_is_not_understood_is_refused(said: str) -> None:
         read(said)
 
 
-def test_the_scheduler_does_not_start_with_an_unknown_failpoint() -> None:
-    done = run("nowhere=exit", "-m", "gangline", "run")
+def test_the_scheduler_does_not_start_with_an_unknown_failpoint(forking: Forking) -> None:
+    done = forking.run(("run",), {**os.environ, VARIABLE: "nowhere=exit"})
 
     assert done.returncode == 1
-    assert "no such failpoint" in done.stderr
+    assert b"no such failpoint" in done.stderr
 
 
 def test_entries_are_read() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,12 +11,8 @@ from click.testing import CliRunner
 
 from gangline.main import main
 from gangline_e2e.certificates import Authority
+from gangline_e2e.forked_programs import Forking
 from gangline_webhook.main import webhook
-
-
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gangline", "webhook", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_help_names_every_option() -> None:
@@ -28,11 +23,11 @@ def test_help_names_every_option() -> None:
         assert option in done.stdout
 
 
-def test_a_missing_certificate_is_one_line_on_stderr(tmp_path: Path) -> None:
-    done = run("--no-claims", "--tls-cert-file", str(tmp_path / "none.crt"))
+def test_a_missing_certificate_is_one_line_on_stderr(forking: Forking, tmp_path: Path) -> None:
+    done = forking.run(("webhook", "--no-claims", "--tls-cert-file", str(tmp_path / "none.crt")))
 
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"gangline: {tmp_path}/none.crt: No such file or directory\n"
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.decode() == f"gangline: {tmp_path}/none.crt: No such file or directory\n"
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import signal
 import ssl
-import sys
 import time
 import urllib.request
-from contextlib import suppress
 from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
 
-from gangline_e2e import processes
 from gangline_e2e.certificates import Authority
+from gangline_e2e.forked_programs import Forking
 from gangline_e2e.ports import free_ports
 from gangline_e2e.resetting import ResettingServer
 
@@ -35,7 +33,9 @@ def asked(url: str, token: str = "") -> int:
 
 
 @pytest.mark.timeout(90)
-def test_connections_that_are_reset_end_neither_the_webhook_nor_its_other_requests(tmp_path: Path) -> None:
+def test_connections_that_are_reset_end_neither_the_webhook_nor_its_other_requests(
+    forking: Forking, tmp_path: Path
+) -> None:
     pair = Authority(tmp_path, "authority").server("webhook")
     addr, listen, secure = (f"127.0.0.1:{port}" for port in free_ports(3))
     files = ["--tls-cert-file", str(pair.certificate), "--tls-private-key-file", str(pair.key)]
@@ -43,23 +43,20 @@ def test_connections_that_are_reset_end_neither_the_webhook_nor_its_other_reques
     log = tmp_path / "webhook.log"
     with ResettingServer() as server:
         kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
-        command = [sys.executable, "-m", "gangline", "webhook", "--kubeconfig", str(kubeconfig), *words]
-        webhook = processes.start("webhook", command, log)
+        webhook = forking.logged(["webhook", "--kubeconfig", str(kubeconfig), *words], log)
         try:
             deadline = time.monotonic() + 30.0
             while not asked(f"http://{listen}/healthz") and time.monotonic() < deadline:
                 time.sleep(0.05)
             answers = set()
-            while server.resets < RESETS and webhook.alive() and time.monotonic() < deadline:
+            while server.resets < RESETS and webhook.runs() and time.monotonic() < deadline:
                 answers.add(asked(f"https://{secure}/metrics", f"token-{server.resets}"))
             healthy = asked(f"http://{listen}/healthz")
-            webhook.signal(signal.SIGTERM)
-            ended = webhook.wait(10.0)
+            webhook.send_signal(signal.SIGTERM)
+            code = webhook.wait(10.0)
         finally:
-            with suppress(ProcessLookupError):
-                processes.stop([webhook], 5.0)
+            webhook.close()
 
     assert server.resets >= RESETS and answers and answers.isdisjoint({0, 200})
-    assert healthy == 200 and ended
-    assert webhook.popen is not None and webhook.popen.returncode == 0
+    assert healthy == 200 and code == 0
     assert "Traceback" not in log.read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from shutil import copy
 import pytest
 
 CONFTEST = Path(__file__).parents[3] / "conftest.py"
+PLUGINS = ("-p", "pytest_timeout", "-p", "gangline_e2e.forked_tests")
 TESTS = """
 import os
 import pytest
@@ -91,8 +93,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *more: str) -> tuple[int, str]:
-    command = (sys.executable, "-m", "pytest", "-p", "gangline_e2e.forked_tests", "--processes", "3", *more)
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+    command = (sys.executable, "-m", "pytest", *PLUGINS, "--processes", "3", *more)
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # other plugins take long to load
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100)
     return done.returncode, done.stdout + done.stderr
 
 

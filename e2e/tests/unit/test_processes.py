@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -82,4 +83,5 @@ def _started(folder: Path, code: str) -> Process:
     process = start("sleeper", [sys.executable, "-c", code], log)
     while not log.read_text():
         assert process.alive()
+        time.sleep(processes.POLL_S)
     return process

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from asyncio.subprocess import Process
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from gangline.errors import ApiError
 from gangline.kube.resources import LEASES, NODES, PODS
 from gangline.simulate.history import Revision
 from gangline.testing import make_node
+from gangline_e2e.forked_programs import Forking
 from gangline_e2e.ports import free_port
 
 from ..kube.fake_api_server import failure
@@ -93,9 +92,9 @@ class Held(Exception):
 class AskedScheduler:
     """The process, and a pod that waits."""
 
-    def __init__(self, folder: Path, python: str = sys.executable) -> None:
+    def __init__(self, folder: Path, forking: Forking) -> None:
         self.cluster = AskedCluster(folder)
-        self._python = python
+        self._forking = forking
         self._log = folder / "log"
         self._port = free_port()
 
@@ -107,15 +106,10 @@ class AskedScheduler:
         self.unit: str = pod.data["metadata"]["uid"]
         words = ["--kubeconfig", str(self.cluster.kubeconfig), "--listen", "127.0.0.1:0"]
         words += ["--secure-listen", f"127.0.0.1:{self._port}", "--leader-elect"]
-        with self._log.open("wb") as log:
-            self.process: Process = await asyncio.create_subprocess_exec(
-                self._python, "-m", "gangline", "run", *words, stdout=log, stderr=log
-            )
+        self.process = self._forking.logged(["run", *words], self._log)
 
     async def stop(self) -> None:
-        if self.process.returncode is None:
-            self.process.kill()
-            await self.process.wait()
+        self.process.close()
         await self.cluster.stop()
 
     @property

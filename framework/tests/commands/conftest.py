@@ -1,14 +1,13 @@
-"""A cluster that commands can read, and the program in processes of its own."""
+"""A cluster that commands can read."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from .cluster_over_http import ClusterOverHttp
-from .forked import Forking
 
 
 @pytest.fixture
@@ -17,10 +16,3 @@ async def lab(tmp_path: Path) -> AsyncIterator[ClusterOverHttp]:
     await found.start()
     yield found
     await found.stop()
-
-
-@pytest.fixture(scope="session")
-def forking() -> Iterator[Forking]:
-    made = Forking()
-    yield made
-    made.close()

@@ -19,9 +19,9 @@ from gangline.certificates import issue
 from gangline.commands.options import Connection
 from gangline.commands.reaching import reached
 from gangline.errors import ClusterError
+from gangline_e2e.forked_programs import Forking
 
 from .cluster_over_http import ClusterOverHttp
-from .forked import Forking
 
 READING = [
     ("status",),

@@ -23,10 +23,10 @@ from gangline.commands.explain import read_case
 from gangline.errors import ConfigError
 from gangline.profile.registry import Catalog
 from gangline.testing import cluster, make_node, make_pod, run_score
+from gangline_e2e.forked_programs import Forking
 
 from ..installing import install, install_source
 from ..invoking import invoked
-from .forked import Forking
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/{version}\nkind: KubeSchedulerConfiguration\n"
 SMALL = """\

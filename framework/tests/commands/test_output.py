@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from tempfile import TemporaryFile
 
 import pytest
 from rich.console import Console
@@ -18,9 +19,9 @@ from gangline.commands.output import drawn, put, table, told
 from gangline.errors import GanglineError
 from gangline.explain.report import NodeReport, Report, Verdict
 from gangline.status import Code
+from gangline_e2e.forked_programs import Forking
 
 from .cluster_over_http import ClusterOverHttp
-from .forked import Forking
 from .terminal import Terminal
 
 ESCAPES = re.compile(r"\x1b\[\d*m")
@@ -82,18 +83,21 @@ def test_an_error_with_the_words_of_others_cannot_do_anything_to_the_terminal(
     assert capsys.readouterr().err == "gangline: \\x1b]0;owned\\x07\\x1b[2J\\x9b1A\\x0d\\u202egnp\n"
 
 
-async def test_a_watch_ends_when_nobody_reads_it_any_more(lab: ClusterOverHttp) -> None:
+async def test_a_watch_ends_when_nobody_reads_it_any_more(forking: Forking, lab: ClusterOverHttp) -> None:
     lab.add_nodes("a")
     environment = {**os.environ, "KUBECONFIG": str(lab.kubeconfig)}
     reading, writing = os.pipe()
-    words = (sys.executable, "-m", "gangline", "status", "--watch")
-    process = await asyncio.create_subprocess_exec(*words, env=environment, stdout=writing, stderr=subprocess.PIPE)
-    os.close(writing)
+    with TemporaryFile() as errors:
+        program = await asyncio.to_thread(forking.start, ("status", "--watch"), writing, errors.fileno(), environment)
+        os.close(writing)
 
-    assert (await asyncio.to_thread(os.read, reading, 20)).startswith(b"0 of 8 GPUs")
-    os.close(reading)  # nothing changes in the cluster
+        assert (await asyncio.to_thread(os.read, reading, 20)).startswith(b"0 of 8 GPUs")
+        os.close(reading)  # nothing changes in the cluster
 
-    assert (await process.communicate())[1] == b"" and process.returncode == 1
+        assert await asyncio.to_thread(program.wait) == 1
+        program.close()
+        errors.seek(0)
+        assert errors.read() == b""
 
 
 def test_lines_do_not_end_with_spaces_that_a_narrow_terminal_would_fold(monkeypatch: pytest.MonkeyPatch) -> None:

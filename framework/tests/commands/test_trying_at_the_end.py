@@ -14,18 +14,21 @@ import aiohttp
 import pytest
 
 from gangline.process.listening import DRAIN
+from gangline_e2e.forked_programs import Forking
 
 from ..eventually import until
 from .asked_scheduler import AskedScheduler
 from .processes_apart import is_there
 
 PATIENCE = 60.0, 0.02
+BEFORE_ITS_END = 8.0, 0.02
+"""A process that nobody ends ends itself 20 s after its start."""
 pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture
-async def asked(tmp_path: Path) -> AsyncIterator[AskedScheduler]:
-    made = AskedScheduler(tmp_path)
+async def asked(tmp_path: Path, forking: Forking) -> AsyncIterator[AskedScheduler]:
+    made = AskedScheduler(tmp_path, forking)
     await made.start()
     async with asyncio.timeout(120.0):
         await made.waits()
@@ -68,7 +71,7 @@ async def test_a_scheduler_that_is_told_to_stop_waits_for_no_question(asked: Ask
     began = time.monotonic()
     await until(lambda: not is_there(pid), *PATIENCE)
     await until(lambda: not asked.cluster.holder, *PATIENCE)
-    await asyncio.wait_for(asked.process.wait(), 60.0)
+    await asyncio.to_thread(asked.process.wait)
 
     assert time.monotonic() - began < DRAIN, asked.said
     await gone(task)
@@ -77,7 +80,7 @@ async def test_a_scheduler_that_is_told_to_stop_waits_for_no_question(asked: Ask
 async def test_the_process_of_a_viewer_who_has_gone_ends_and_another_viewer_is_answered(asked: AskedScheduler) -> None:
     task, pid = await asking(asked)
     task.cancel()
-    await until(lambda: not is_there(pid), *PATIENCE)
+    await until(lambda: not is_there(pid), *BEFORE_ITS_END)
 
     asked.cluster.is_holding = False
     assert (await answer(asked, "other"))["unit"] == "pod default/waits"
@@ -85,8 +88,8 @@ async def test_the_process_of_a_viewer_who_has_gone_ends_and_another_viewer_is_a
 
 async def test_a_scheduler_that_is_killed_takes_the_process_along(asked: AskedScheduler) -> None:
     task, pid = await asking(asked)
-    asked.process.kill()
-    await asked.process.wait()
+    asked.process.send_signal(signal.SIGKILL)
+    await asyncio.to_thread(asked.process.wait)
 
-    await until(lambda: not is_there(pid), *PATIENCE)
+    await until(lambda: not is_there(pid), *BEFORE_ITS_END)
     await gone(task)
