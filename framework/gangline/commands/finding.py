@@ -120,7 +120,8 @@ async def _configuration(get: Get) -> SchedulerConfiguration:
         document = msgspec.json.decode(body)["componentconfig"]
         document.pop("extenders", None)  # their keys are not told, and nobody asks them here
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError("/configz", "", "is not what a scheduler answers") from error
+        advice = "something answers there that is no scheduler; correct the address of --scheduler if it is given"
+        raise ConfigError("/configz", "", advice) from error
     return config.load(msgspec.json.encode(document), "/configz")
 
 
