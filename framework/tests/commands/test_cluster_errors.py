@@ -268,6 +268,12 @@ async def test_a_version_that_could_not_be_asked_for_is_only_not_known(lab: Clus
     assert (await lab.run("version")).stdout.endswith("Scheduler Version: not known\n")
 
 
+async def test_a_scheduler_that_may_not_be_seen_is_not_said_to_be_missing(lab: ClusterOverHttp) -> None:
+    lab.refused["/api/v1/configmaps"] = 403, "configmaps is forbidden"
+
+    assert (await lab.said("version")).endswith("not known: its ConfigMap cannot be read: configmaps is forbidden\n")
+
+
 async def test_who_may_not_read_the_version_is_told_the_rest(lab: ClusterOverHttp) -> None:
     lab.refused["/version"] = 403, "forbidden"
     lab.add_nodes("a")
