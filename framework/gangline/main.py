@@ -18,7 +18,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from gangline.errors import GanglineError
-from gangline.process.lines import Lines, on_one_line
+from gangline.process.lines import Lines, on_one_line, write_any_text
 from gangline.process.memory import nothing_collected
 from gangline.process.version import version_option
 
@@ -155,6 +155,7 @@ def kubectl_complete() -> None:
 def main(program: str | None = None) -> None:
     """Run a command: exit 0 on success, 1 with one line on a failure, 2 on wrong usage; other codes are in `errors`."""
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  # None if closed; open until the process ends
+    write_any_text(sys.stdout)
     try:
         cli(standalone_mode=False, prog_name=program)
     except click.exceptions.Abort:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -23,6 +24,9 @@ from gangline.state.transaction import Transaction
 
 _TIED = frozenset(("DaemonSet", "Node"))
 """Controllers whose pods belong to one particular node, and stay there."""
+
+
+_NO_ROOM = "would wait: no other node has room"
 
 
 class DrainMove(msgspec.Struct, frozen=True, rename="camel"):
@@ -59,6 +63,8 @@ class _Evicted:
     """Evicted pods that are placed again together: one pod, or the evicted members of one group."""
 
     runtime: Runtime
+    group: str
+    """The key of the group; "" for a pod on its own."""
     pods: list[PodInfo] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
 
@@ -118,7 +124,8 @@ class _Draining:
         elif runtime is None:
             self._lose(pod, source, f"would be placed by another scheduler: {pod.scheduler_name}")
         else:
-            unit = units.setdefault(runtime.group_key(pod) or pod.uid, _Evicted(runtime))
+            group = runtime.group_key(pod)
+            unit = units.setdefault(group or pod.uid, _Evicted(runtime, group))
             unit.pods.append(pod)
             unit.sources.append(source)
 
@@ -129,10 +136,36 @@ class _Draining:
         """Place the pods that replace the evicted ones, if there is room for all pods of the unit."""
         made = [pod.anew() for pod in unit.pods]
         places = unit.runtime.handle.find_places(made, self._allowed) or {}
+        why = "" if places else self._why(unit)
         for pod, source in zip(made, unit.sources, strict=True):
             if pod.uid not in places:
-                self._lose(pod, source, "would wait: no other node has room")
+                self._lose(pod, source, why)
                 continue
             tx.place(pod, places[pod.uid])
             destination = self._cluster.nodes.names[pod.row]
             self.moves.append(DrainMove(pod.key, source, destination, gpus_of(pod, self._cluster)))
+
+    def _why(self, unit: _Evicted) -> str:
+        """Why evicted pods have no node: those of a gang may have to be near members that run on."""
+        if not unit.group:
+            return _NO_ROOM
+        others = [pod for pod in self._members.get(unit.group, ()) if pod.row >= 0 and not pod.terminating]
+        if not others:
+            return _NO_ROOM
+        with self._cluster.transaction() as tx:
+            for pod in others:
+                tx.unplace(pod)
+            whole = [pod.anew() for pod in (*unit.pods, *others)]
+            has_room = unit.runtime.handle.find_places(whole, self._allowed) is not None
+        elsewhere = "; the gang as a whole would have room elsewhere" if has_room else ""
+        return f"{_NO_ROOM} beside the other pods of its gang{elsewhere}"
+
+    @cached_property
+    def _members(self) -> dict[str, list[PodInfo]]:
+        """The pods of each group, by its key."""
+        found: dict[str, list[PodInfo]] = {}
+        for pod in self._cluster.pods.values():
+            runtime = self._judged.runtimes.get(pod.scheduler_name)
+            if runtime is not None and (group := runtime.group_key(pod)):
+                found.setdefault(group, []).append(pod)
+        return found

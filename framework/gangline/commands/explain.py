@@ -130,7 +130,7 @@ async def _live(connection: Connection, wish: _Wish, watches: bool) -> None:
 
         async def look() -> str:
             async with find_running(there, wish.scheduler) as asked:
-                by = judges(wish.files, wish.profile, asked.running)
+                by = judges(wish.files, wish.profile, asked.running, asked.is_absent)
                 found = await answer(there.client, about, by, where=there.where, unasked=asked.refusal)
             _check(found.report, wish.why_not, there.where)
             return _told(found, wish)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import aiohttp
 import msgspec
 from yarl import URL
 
 from gangline import config
-from gangline.commands.forwarding import Replica, ended_in_order, pods_of_scheduler, reach_all
+from gangline.commands.forwarding import NoSchedulerPod, Replica, ended_in_order, pods_of_scheduler, reach_all
 from gangline.commands.reaching import Reached, context_of
 from gangline.commands.running import (
     Get,
@@ -46,6 +46,8 @@ class FoundScheduler:
     running: Running | None
     refusal: str = ""
     """Why a replica could not be asked, in one line; "" if every replica answers."""
+    is_absent: bool = False
+    """Whether the cluster has no running pod of the scheduler."""
 
 
 @asynccontextmanager
@@ -56,7 +58,8 @@ async def find_running(there: Reached, address: str | None) -> AsyncIterator[Fou
             yield FoundScheduler(await _at(address, get, context_of(there.credentials)))
         return
     async with _forwarded(there) as found:
-        yield found if found.running is not None else FoundScheduler(await configured(there.client), found.refusal)
+        running = found.running or await configured(there.client)
+        yield FoundScheduler(running, found.refusal, found.is_absent)
 
 
 async def find_judges(there: Reached, files: Sequence[str], profile: str | None, address: str | None) -> Judges:
@@ -67,7 +70,8 @@ async def find_judges(there: Reached, files: Sequence[str], profile: str | None,
     if files or profile is not None:
         return judges(files, profile, None)
     async with find_running(there, address) as found:
-        return judges(files, profile, found.running)
+        by = judges(files, profile, found.running, found.is_absent)
+        return by if found.running is not None or found.is_absent else replace(by, unasked=found.refusal)
 
 
 @asynccontextmanager
@@ -76,7 +80,7 @@ async def _forwarded(there: Reached) -> AsyncIterator[FoundScheduler]:
     try:
         pods = await pods_of_scheduler(there.client)
     except GanglineError as error:
-        yield FoundScheduler(None, _line(error))
+        yield FoundScheduler(None, _line(error), isinstance(error, NoSchedulerPod))
         return
 
     async def ask(where: str, address: str, mine: AsyncExitStack) -> Running:
@@ -120,7 +124,8 @@ async def _configuration(get: Get) -> SchedulerConfiguration:
         document = msgspec.json.decode(body)["componentconfig"]
         document.pop("extenders", None)  # their keys are not told, and nobody asks them here
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError("/configz", "", "is not what a scheduler answers") from error
+        advice = "something answers there that is no scheduler; correct the address of --scheduler if it is given"
+        raise ConfigError("/configz", "", advice) from error
     return config.load(msgspec.json.encode(document), "/configz")
 
 

@@ -53,10 +53,14 @@ class _Pod(msgspec.Struct):
     spec: _Account
 
 
+class NoSchedulerPod(ConfigError):
+    """The cluster has no running pod of the chart's scheduler."""
+
+
 async def pods_of_scheduler(client: HttpClient) -> list[tuple[str, str]]:
     """Namespace and name of the chart's running scheduler pods, at most MOST_PODS of one namespace.
 
-    Raises ApiError, and ConfigError if there is none.
+    Raises ApiError, NoSchedulerPod if there is none, and ConfigError.
     """
     try:
         found = (await client.list(PODS, label_selector=LABELS)).items
@@ -68,7 +72,7 @@ async def pods_of_scheduler(client: HttpClient) -> list[tuple[str, str]]:
         if pod.status.phase == "Running":
             running.setdefault(pod.metadata.namespace, []).append(pod.metadata.name)
     if not running:
-        raise ConfigError("", "", f"no running pod has the labels {LABELS}; {_OTHERWISE}")
+        raise NoSchedulerPod("", "", f"no running pod has the labels {LABELS}; {_OTHERWISE}")
     for namespace, pods in list(running.items())[:MOST_NAMESPACES]:
         try:
             is_trusted = await _may_bind(client, namespace, pods[0])

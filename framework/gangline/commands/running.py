@@ -73,6 +73,8 @@ class Judges:
     running: Running | None = None
     profile: str = ""
     """The schedulerName whose profile judges every pod; "" if each pod's own schedulerName decides."""
+    unasked: str = ""
+    """Why the running scheduler, whose profiles would judge, could not be asked; "" if it was, or if there is none."""
 
     @property
     def serves(self) -> list[str]:
@@ -80,8 +82,9 @@ class Judges:
         return [profile.scheduler_name for profile in self.configuration.profiles]
 
 
-def judges(files: Sequence[str], profile: str | None, running: Running | None) -> Judges:
-    """The named files or profile, else the profiles of the running scheduler, else the installed profiles.
+def judges(files: Sequence[str], profile: str | None, running: Running | None, is_absent: bool = True) -> Judges:
+    """The named files or profile, else the profiles of the running scheduler, else the installed profiles. Without
+    `running` a scheduler that could not be asked may run, unless it `is_absent`.
 
     Raises ConfigError and UsageError.
     """
@@ -93,7 +96,8 @@ def judges(files: Sequence[str], profile: str | None, running: Running | None) -
         return Judges(named, "the installed profiles", running, named.profiles[0].scheduler_name)
     if running is not None:
         return Judges(running.configuration, running.where, running)
-    return Judges(config.load_texts(texts), "the installed profiles; no running scheduler was found", None)
+    why = "no running scheduler was found" if is_absent else "the running scheduler could not be asked"
+    return Judges(config.load_texts(texts), f"the installed profiles; {why}", None)
 
 
 async def configured(client: Client) -> Running | None:

@@ -15,6 +15,7 @@ from gangline.commands.running import LABELS
 from gangline.errors import ApiError, ClusterError
 from gangline.kube.interface import Client
 from gangline.kube.resources import CONFIG_MAPS
+from gangline.process.lines import on_one_line
 from gangline.process.version import version as own_version
 
 LABEL = "app.kubernetes.io/version"
@@ -35,40 +36,41 @@ class Versions(msgspec.Struct, rename="camel"):
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 def version(connection: Connection, only_client: bool, output: str) -> None:
     """Show the versions of this program, of the API server, and of the scheduler that the chart has installed."""
-    found, failure = Versions(own_version()), None
+    found, unknown, failure = Versions(own_version()), "not known", None
     if not only_client:
         try:
-            found = asyncio.run(_of_cluster(connection, found.client))
+            found, unknown = asyncio.run(_of_cluster(connection, found.client))
         except ClusterError as error:
             failure = error
     click.echo(
-        _text(found, only_client, failure is None) if output == "text" else told(found, output, (), lambda _: None),
+        _text(found, only_client, unknown) if output == "text" else told(found, output, (), lambda _: None),
         nl=False,
     )
     if failure is not None:
         raise failure
 
 
-async def _of_cluster(connection: Connection, client: str) -> Versions:
+async def _of_cluster(connection: Connection, client: str) -> tuple[Versions, str]:
+    """The versions, and what is said of the scheduler's version if it is not known."""
     async with reached(connection) as there:
-        return Versions(client, there.version, await _scheduler(there.client))
+        try:
+            scheduler, unknown = await _scheduler(there.client), "not known: no scheduler of the chart was found"
+        except ApiError as error:
+            scheduler, unknown = "", f"not known: its ConfigMap cannot be read: {error.message}"
+        return Versions(client, there.version, scheduler), unknown
 
 
 async def _scheduler(client: Client) -> str:
-    """The version of the chart's scheduler; "" if there is none, or if the user may not see it."""
-    try:
-        maps = (await client.list(CONFIG_MAPS, label_selector=LABELS)).items
-    except ApiError:
-        return ""
+    """The version of the chart's scheduler; "" if there is none. Raises ApiError."""
+    maps = (await client.list(CONFIG_MAPS, label_selector=LABELS)).items
     return ", ".join(sorted({(each.metadata.labels or {}).get(LABEL, "") for each in maps} - {""}))
 
 
-def _text(found: Versions, only_client: bool, was_asked: bool) -> str:
+def _text(found: Versions, only_client: bool, unknown: str) -> str:
     if only_client:
         return f"Client Version: {found.client}\n"
-    unknown = "not known: no scheduler of the chart was found" if was_asked else "not known"
     return (
         f"Client Version: {found.client}\n"
         f"Server Version: {found.server or 'not known'}\n"
-        f"Scheduler Version: {found.scheduler or unknown}\n"
+        f"Scheduler Version: {on_one_line(found.scheduler or unknown)}\n"
     )

@@ -147,7 +147,8 @@ async def _answer(
     """Look at the cluster once; nothing is changed. Raises ApiError, ConfigError and UsageError."""
     judged = await judge(client, by.configuration, clock)
     point_out_emptiness(judged.cluster.nodes.size, where, is_snapshot=isinstance(client, RecordedClient))
-    for note in keep_again(judged):
+    unasked = [f"the running scheduler was not asked: {by.unasked}"] if by.unasked else []
+    for note in (*unasked, *keep_again(judged)):
         click.echo(f"note: {note}", err=True)
     return ask(judged, gang, by, clock) if gang is not None else drain(judged, nodes)
 

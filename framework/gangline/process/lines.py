@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
+import io
+import json
 import os
 import select
 import time
@@ -32,6 +35,25 @@ def visible(text: str) -> str:
 def on_one_line(text: str) -> str:
     """The same, without ends of lines: what somebody else has named may have some."""
     return visible(text).replace("\n", "\\n")
+
+
+_DRAWN = {"█": "#", "░": ".", "▨": "/"}
+
+
+def write_any_text(stream: TextIO) -> None:
+    """Let a stream take every character. One that its encoding lacks is written as an escape of JSON, and a block of a
+    drawing as a character that every encoding has.
+    """
+    if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
+        codecs.register_error("gangline", _written_otherwise)
+        stream.reconfigure(errors="gangline")
+
+
+def _written_otherwise(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    return "".join(_DRAWN.get(each) or json.dumps(each)[1:-1] for each in lacking), error.end
 
 
 class Lines:

@@ -14,6 +14,7 @@ Rules
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
@@ -217,6 +218,8 @@ class _Sampler:
             log.warning("%s: %s cannot be written: %s", OPTION, self._file, error.strerror)
 
     def _write(self) -> None:
+        if self._file.exists() and not self._file.is_file():  # a pipe or device would be replaced by a file
+            raise OSError(errno.EINVAL, "it is no regular file")
         new = self._file.with_name(f"{self._file.name}.new")
         try:
             new.write_text("".join(f"{line}\n" for line in self._samples.lines()))

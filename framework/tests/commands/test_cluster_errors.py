@@ -235,9 +235,10 @@ async def test_a_scheduler_that_refuses_or_does_not_answer_has_the_exit_code_of_
 
         assert found == code and said.startswith(f"gangline: context lab: {lab.url}/") and f"answers {status}" in said
 
-    lab.refused["/configz"] = 404, "no"
-    code, said = await of(lab, "status", "--scheduler", lab.url)
-    assert code == 1 and "something answers there that is no scheduler; correct the address of --scheduler" in said
+    for status in (404, 200):
+        lab.refused["/configz"] = status, "no"
+        code, said = await of(lab, "status", "--scheduler", lab.url)
+        assert code == 1 and "something answers there that is no scheduler; correct the address of --scheduler" in said
     assert (await of(lab, "status", "--scheduler", NOWHERE))[0] == 4
     assert (await of_program(forking, lab, *SEEING, "--scheduler", "https://127.0.0.1:9"))[0] == 4
 
@@ -265,6 +266,12 @@ async def test_a_version_that_could_not_be_asked_for_is_only_not_known(lab: Clus
     lab.write_kubeconfig(server=NOWHERE)
 
     assert (await lab.run("version")).stdout.endswith("Scheduler Version: not known\n")
+
+
+async def test_a_scheduler_that_may_not_be_seen_is_not_said_to_be_missing(lab: ClusterOverHttp) -> None:
+    lab.refused["/api/v1/configmaps"] = 403, "configmaps is forbidden"
+
+    assert (await lab.said("version")).endswith("not known: its ConfigMap cannot be read: configmaps is forbidden\n")
 
 
 async def test_who_may_not_read_the_version_is_told_the_rest(lab: ClusterOverHttp) -> None:

@@ -99,6 +99,28 @@ def test_the_members_of_a_gang_stay_in_the_leaf_of_the_others() -> None:
     assert not two.moves and len(two.losses) == 2 and two.gpus_lost == 16
 
 
+@pytest.mark.parametrize(
+    ("taken", "why"),
+    [
+        ((), "beside the other pods of its gang; the gang as a whole would have room elsewhere"),
+        (("l1-n0", "l1-n1", "l1-n2"), "beside the other pods of its gang"),
+    ],
+    ids=["room for the whole", "none"],
+)
+def test_a_gang_that_keeps_members_is_told_whether_another_leaf_has_room_for_all(
+    taken: tuple[str, ...], why: str
+) -> None:
+    cluster = GangCluster()
+    cluster.add_group("train", 3)
+    more = {"labels": {GROUP: "train"}, "annotations": {"gangline.dev/topology-required": "leaf"}}
+    cluster.create(PODS, *(running(f"train-{n}", f"l0-n{n}", 8, "Job", **more) for n in range(3)))
+    cluster.create(PODS, running("beside", "l0-n3"), *(running(f"on-{node}", node) for node in taken))
+
+    (loss,) = drained(cluster, "l0-n0").losses
+
+    assert loss.why == f"would wait: no other node has room {why}"
+
+
 def test_a_node_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigError, match="--drain: l9-n9: there is no such node; the nodes are l0-n0, "):
         drained(GangCluster(), "l0-n0", "l9-n9")

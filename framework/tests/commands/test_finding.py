@@ -15,7 +15,7 @@ from aiohttp.client_reqrep import ConnectionKey
 from yarl import URL
 
 from gangline import config
-from gangline.commands.finding import find_running
+from gangline.commands.finding import find_judges, find_running
 from gangline.commands.options import Connection
 from gangline.commands.reaching import Reached
 from gangline.commands.running import Running, unreachable
@@ -200,6 +200,26 @@ async def test_without_a_pod_that_can_be_reached_the_config_map_says_what_is_ser
 
     assert found.running is not None and found.running.serves == ["gangs"] and not found.running.endpoints
     assert reason in found.refusal and "--scheduler URL says where" in found.refusal
+
+
+@pytest.mark.parametrize(
+    ("there", "source"),
+    [
+        (Pods(), "the installed profiles; no running scheduler was found"),
+        (Pods(pod("a")), "the installed profiles; the running scheduler could not be asked"),
+    ],
+    ids=["no pod", "no kubectl"],
+)
+async def test_a_scheduler_that_cannot_be_asked_is_not_said_to_be_missing(
+    there: Pods, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    credentials = Credentials(lambda: Access("http://127.0.0.1:9", "test"))
+
+    by = await find_judges(reached(there, credentials), (), None, None)
+
+    assert by.source == source
+    assert by.unasked.startswith("there is no kubectl") == bool(there.pods)
 
 
 # Replicas

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -18,6 +22,7 @@ from gangline.commands.explain import show
 from gangline.commands.output import drawn, put, table, told
 from gangline.errors import GanglineError
 from gangline.explain.report import NodeReport, Report, Verdict
+from gangline.process.lines import write_any_text
 from gangline.status import Code
 from gangline_e2e.forked_programs import Forking
 
@@ -52,6 +57,28 @@ def test_an_output_that_nobody_reads_ends_the_command_without_a_line(forking: Fo
     os.close(writing)
 
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_a_drawing_can_be_printed_in_an_encoding_without_its_blocks(tmp_path: Path) -> None:
+    node: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
+    node["status"] = {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "9", "nvidia.com/gpu": "2"}}
+    (tmp_path / "node.json").write_text(json.dumps(node))
+    words = [sys.executable, "-m", "gangline", "simulate", str(tmp_path)]
+
+    done = subprocess.run(words, env={**os.environ, "PYTHONIOENCODING": "latin-1"}, capture_output=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b".. 0/2" in done.stdout
+
+
+def test_json_stays_json_in_an_encoding_that_lacks_characters() -> None:
+    output = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    write_any_text(output)
+
+    output.write('"é→\U0001f600"')
+    output.seek(0)
+
+    assert json.loads(output.read()) == "é→\U0001f600"
 
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b1A\r\u202egnp"

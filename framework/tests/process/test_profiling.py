@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -159,6 +160,15 @@ def _work(samples: int) -> None:
 def test_a_file_that_cannot_be_written_is_named_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--profile-cpu: .*cpu\.txt: cannot be written: No such file"):
         profiled(tmp_path / "missing" / "cpu.txt").__enter__()
+
+
+def test_a_pipe_or_device_stays_and_is_named_at_the_start(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    with pytest.raises(ConfigError, match="pipe: cannot be written: it is no regular file"):
+        profiled(pipe).__enter__()
+    assert pipe.is_fifo()
 
 
 def test_a_file_that_cannot_be_written_later_does_no_harm(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
