@@ -73,6 +73,24 @@ def test_a_broken_plugin_that_a_profile_enables_is_named_with_its_place_and_the_
     assert why(f"plugins: {{{point}: {{enabled: [{{name: Third}}]}}}}") == f"{where}: plugin Third: {CAUSE}"
 
 
+@pytest.mark.parametrize(
+    "attribute", ["reads", "reads_own", "watches", "errors_from", "ignores_requests", "reasons", "explain", "other"]
+)
+def test_a_plugin_whose_attribute_cannot_be_read_is_named(site: Path, attribute: str) -> None:
+    asked = f"""
+        if name == "{attribute}" or "{attribute}" == "other":
+            raise KeyError("no " + name)
+        raise AttributeError(name)
+    """
+    point = "filter" if attribute in ("reasons", "explain") else "permit"
+    source = f"{WORKING}\n    @hookimpl\n    def {point}(self): ...\n\n    def __getattr__(self, name):{asked}"
+    install(site, "third-party", {"Third": "third_party:Third"}, {"third_party": source})
+
+    where = "config.yaml: profiles[0].plugins.multiPoint.enabled[0].name: plugin Third: "
+    told = why("plugins: {multiPoint: {enabled: [{name: Third}]}}")
+    assert told.startswith(f"{where}what it declares cannot be read: KeyError: 'no ")
+
+
 def test_a_broken_default_plugin_stops_the_profiles_that_have_it(site: Path) -> None:
     install(site, "claims", {"GangScheduling": "claims:GangScheduling"}, {"claims": BROKEN})
 
