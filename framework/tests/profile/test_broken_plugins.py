@@ -137,6 +137,36 @@ def test_profiles_that_cannot_be_read_are_left_out(site: Path, caplog: pytest.Lo
 
 
 @pytest.mark.parametrize(
+    ("source", "cause"),
+    [
+        ("raise SystemExit(3)", "SystemExit(3)"),
+        ("def names(): raise SystemExit(3)", "SystemExit(3)"),
+        ("def names(): return ['third']\ndef read(name): return b''", "TypeError('a profile is text, not bytes')"),
+    ],
+    ids=["ends the process", "ends it later", "no text"],
+)
+def test_profiles_that_would_end_the_process_are_left_out(
+    site: Path, caplog: pytest.LogCaptureFixture, source: str, cause: str
+) -> None:
+    install(site, "third-party", {"theirs": "third_profiles"}, {"third_profiles": source}, group=profiles.GROUP)
+
+    assert {"gangline", "gpu-scheduler"} <= profiles.installed().keys()
+    assert "third" not in profiles.installed()
+    assert caplog.messages == 2 * [f"the profiles of third-party 1.0 are left out: third_profiles: {cause}"]
+
+
+@pytest.mark.parametrize("entry", ["a", "zz"])
+def test_no_distribution_replaces_a_profile_that_comes_with_gangline(
+    site: Path, caplog: pytest.LogCaptureFixture, entry: str
+) -> None:
+    source = "def names(): return ['gpu-scheduler', 'mine']\ndef read(name): return 'theirs'"
+    install(site, "third-party", {entry: "third_profiles"}, {"third_profiles": source}, group=profiles.GROUP)
+
+    assert {name for name, text in profiles.installed().items() if text == "theirs"} == {"mine"}
+    assert caplog.messages == ["the profile gpu-scheduler of third-party 1.0 is left out: another one has this name"]
+
+
+@pytest.mark.parametrize(
     ("ask", "why"),
     [
         (lambda state: state.tracker(dict), "is no tracker: it has no method add"),
