@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import tomllib
 from collections.abc import AsyncIterator
@@ -13,12 +14,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from gangline import config, model
+from gangline import PodInfo, config, hookimpl, model
 from gangline.errors import ConfigError
-from gangline.kube.resources import CONFIG_MAPS, NODES, PODS
+from gangline.kube.resources import CONFIG_MAPS, NODES, PODS, SCHEDULER_PLUGINS_POD_GROUPS
 from gangline.profile.registry import Catalog
 from gangline.simulate import SimulatedClient, SimulatedCluster
-from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime, run_filter, run_score
+from gangline.testing import GPU, FakeHandle, cluster, make_node, make_pod, make_runtime, run_filter, run_score
+from gangline.testing.gangs import GROUP
 
 PAGE = (Path(__file__).parents[1] / "recipes.md").read_text(encoding="utf-8")
 BLOCKS = {name: text for _, name, text in re.findall(r'^```(\w+) title="([^"]+)"\n(.*?)^```$', PAGE, re.DOTALL | re.M)}
@@ -36,6 +38,7 @@ RECIPES = {
     "too_large": "TooLarge",
     "free_gpus": "free_gpus",
 }
+WANTS_SLOT = {"example.com/wants-slot": ""}
 
 
 def module(name: str) -> ModuleType:
@@ -132,26 +135,92 @@ def test_short_jobs_go_first() -> None:
     assert plain.play(story) == {"short": "a"}
 
 
+def slots_of(plain: SimulatedCluster) -> list[str]:
+    return sorted((pod.metadata.annotations or {}).get("example.com/slot", "-") for pod in plain.list(PODS))
+
+
 def test_slots_survive_a_restart() -> None:
     plain = SimulatedCluster()
     plain.create(NODES, make_node("a"))
-    wants = {"example.com/wants-slot": ""}
-
-    def slots() -> list[str]:
-        pods = plain.list(PODS)
-        return sorted((pod.metadata.annotations or {}).get("example.com/slot", "-") for pod in pods)
 
     async def story() -> None:
-        plain.create(PODS, *(make_pod(f"p-{n}", annotations=wants) for n in range(2)))
+        plain.create(PODS, *(make_pod(f"p-{n}", annotations=WANTS_SLOT) for n in range(2)))
         async with plain.scheduling(enabling("slots"), plugins=[plugin("slots")]):
             await plain.until(lambda: len(plain.bound()) == 2)
-        plain.create(PODS, *(make_pod(f"q-{n}", annotations=wants) for n in range(3)))
+        plain.create(PODS, *(make_pod(f"q-{n}", annotations=WANTS_SLOT) for n in range(3)))
         async with plain.scheduling(enabling("slots"), plugins=[plugin("slots")]):
             await plain.until(lambda: len(plain.bound()) == 4 and "no free slot" in plain.message("q-2"))
 
     plain.play(story)
 
-    assert slots() == ["-", "0", "1", "2", "3"]
+    assert slots_of(plain) == ["-", "0", "1", "2", "3"]
+
+
+def test_a_slot_stays_taken_while_a_preemption_is_tried_out() -> None:
+    class Slow:
+        name = "Slow"
+
+        @hookimpl
+        async def pre_bind(self, pod: PodInfo) -> None:
+            if pod.name == "low":
+                await asyncio.sleep(30)
+
+    def with_port(gpus: int) -> list[model.Container]:
+        amounts: dict[str, model.Quantity] = {GPU: gpus} if gpus else {}
+        wanted = model.ResourceRequirements(requests=amounts, limits=amounts)
+        ports = [model.ContainerPort(container_port=80, host_port=80)]
+        return [model.Container(name="main", image="main:1", resources=wanted, ports=ports)]
+
+    plain = SimulatedCluster()
+    plain.create(NODES, make_node("a", gpus=8))
+
+    async def story() -> None:
+        config = enabling("slots").replace("{name: Slots}", "{name: Slots}, {name: Slow}")
+        async with plain.scheduling(config, plugins=[plugin("slots"), Slow]):
+            plain.create(PODS, make_pod("top", priority=1000, containers=with_port(0)))
+            await plain.until(lambda: "top" in plain.bound())
+            plain.create(PODS, make_pod("low", gpus=8, annotations=WANTS_SLOT))
+            await asyncio.sleep(1)
+            plain.create(
+                PODS, make_pod("high", priority=100, containers=with_port(8))
+            )  # lifts low, which does not help
+            await plain.until(lambda: "preemption" in plain.message("high"))
+            plain.create(PODS, make_pod("other", annotations=WANTS_SLOT))
+            await plain.until(lambda: {"low", "other"} <= plain.bound().keys())
+
+    plain.play(story)
+
+    assert slots_of(plain) == ["-", "-", "0", "1"]
+
+
+def test_a_gang_spreads_over_the_nodes_that_have_slots() -> None:
+    plain = SimulatedCluster()
+    plain.create(NODES, *(make_node(name) for name in "ab"))
+    plain.create(
+        SCHEDULER_PLUGINS_POD_GROUPS,
+        model.PodGroup(model.ObjectMeta(name="team", namespace="default"), model.PodGroupSpec(min_member=6)),
+    )
+    plain.create(PODS, *(make_pod(f"p-{n}", labels={GROUP: "team"}, annotations=WANTS_SLOT) for n in range(6)))
+
+    async def story() -> None:
+        gangs = "{name: Slots}, {name: GangPermit}, {name: TopologyPlacement}"
+        config = enabling("slots").replace("{name: Slots}", gangs)
+        async with plain.scheduling(config, plugins=[plugin("slots")]):
+            await plain.until(lambda: len(plain.bound()) == 6)
+
+    plain.play(story)
+
+    assert slots_of(plain) == ["0", "0", "1", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("text", ["1" * 5000, "4", "01", "\u0661", "", "-1"])
+def test_an_annotation_that_is_no_slot_takes_none(text: str) -> None:
+    made = module("slots")
+    bound = make_pod("p", node="a", annotations={"example.com/slot": text})
+    taken = made.Taken()
+    taken.add(cluster([make_node("a")]).record(bound), 0)
+
+    assert taken.free(0) == [0, 1, 2, 3]
 
 
 def test_a_built_in_is_overridden_in_the_profile() -> None:

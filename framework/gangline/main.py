@@ -126,7 +126,9 @@ def load(name: str, where: str) -> click.Command:
     except ModuleNotFoundError as error:
         why = f"the command {name} needs the package {error.name}, which is not installed"
         raise click.ClickException(why) from error
-    except Exception as error:  # a module of another distribution may raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a module of another distribution may raise anything, and must not end the process
         raise click.ClickException(f"the command {name} cannot be loaded from {where}: {error!r}") from error
     if not isinstance(command, click.Command):
         raise click.ClickException(f"the command {name} is no click.Command at {where}")

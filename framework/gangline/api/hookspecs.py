@@ -226,7 +226,10 @@ class Hooks:
 
     @hookspec
     async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
-        """The pod is bound. Async; a failure is only logged."""
+        """The pod is bound. Async; a failure is only logged.
+
+        If very many bindings take long, calls that have not ended are cancelled, the oldest first. That is a failure.
+        """
 
     @hookspec
     def placement_generate(self, attempt: GroupAttempt, nodes: NodeView) -> Iterable[Placement] | Status | None:

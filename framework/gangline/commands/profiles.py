@@ -23,21 +23,38 @@ log = logging.getLogger(__name__)
 GROUP = "gangline.profiles"
 PACKAGED = ("gangline", "gpu-scheduler", "topology-aware-scheduler")
 """The profiles that are served without a file or $SCHEDULER_NAME."""
+OURS = "gangline_profiles"
+"""The module with the profiles that come with Gangline."""
 LIKE = "gpu-scheduler"
 """The profile that serves a schedulerName without a profile of its own."""
 
 
 def installed() -> dict[str, str]:
-    """The text of each installed profile by its name; a distribution whose profiles cannot be read is left out."""
+    """The text of each installed profile by its name; a distribution whose profiles cannot be read is left out.
+
+    No distribution can replace a profile that comes with Gangline.
+    """
     found: dict[str, str] = {}
-    for entry in entry_points(group=GROUP):
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.value != OURS):
+        origin = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.name
         try:
             module = entry.load()
-            found |= {name: module.read(name) for name in module.names()}
-        except Exception as error:  # another project's module: its faults must not affect users of other profiles
-            origin = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.name
+            texts = {str(name): _text(module.read(name)) for name in module.names()}
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # another project's module: its faults must not affect users of other profiles
             log.warning("the profiles of %s are left out: %s: %r", origin, entry.value, error)
+            continue
+        for name in texts.keys() & found.keys():
+            log.warning("the profile %s of %s is left out: another one has this name", name, origin)
+        found = {**texts, **found}
     return found
+
+
+def _text(read: object) -> str:
+    if not isinstance(read, str):
+        raise TypeError(f"a profile is text, not {type(read).__name__}")
+    return read
 
 
 def served(environ: Mapping[str, str] = os.environ) -> SchedulerConfiguration:

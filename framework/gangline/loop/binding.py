@@ -1,7 +1,8 @@
 """Carry out decisions: wait at permit, pre-bind, bind, post-bind; a bounded number of decisions at a time.
 
 A decision that takes long gives its place to the next one: a plugin may wait for minutes until a volume is there, or
-for ever because of a bug, and the pods of other plugins must not wait for that.
+for ever because of a bug, and the pods of other plugins must not wait for that. If too many take long, the post-bind
+that takes longest is cancelled for each that wants to give its place away: pods must not wait for pods that are bound.
 
 The result of each decision goes to a listener; this module changes neither cache nor queue. A group binds in two
 phases: first the pre-binds of all members, then, after a barrier, all binds. So a fault in a pre-bind, or a deleted
@@ -28,6 +29,7 @@ from gangline.api.plugin import Clock
 from gangline.deciding.group_decisions import GroupDecision
 from gangline.deciding.scheduling import Decision
 from gangline.failpoints import failpoint
+from gangline.profile.binding_points import GIVEN_UP
 from gangline.status import SKIP, SUCCESS, Code, Status, unschedulable
 from gangline.telemetry.metrics import Metrics
 
@@ -91,6 +93,9 @@ class Binder:
         """The number of decisions that are being carried out, without those that wait at permit or take long."""
         self.slow = 0
         """The number of decisions that are being carried out and take long."""
+        self._turns: dict[asyncio.Task[Any] | None, _WorkerTurn] = {}
+        self._after_binds: dict[asyncio.Task[Any] | None, _WorkerTurn] = {}
+        """The workers that tell plugins of a bound pod; the first one has done so for longest."""
         self._overdue: dict[_WorkerTurn, asyncio.Task[None]] = {}
         """The workers whose work takes long, but which had to keep their places, because too many had none; the first
         one has waited longest.
@@ -210,7 +215,7 @@ class Binder:
     async def _work(self) -> None:
         """Do one piece of work after the other, until one takes long: then another worker has come in place of this."""
         worker, loop = asyncio.current_task(), asyncio.get_running_loop()
-        turn = _WorkerTurn()
+        turn = self._turns[worker] = _WorkerTurn()
         while not turn.is_over:
             job = await self._ready.get()
             late = loop.call_later(LONG, self._make_way, turn, worker)
@@ -225,6 +230,7 @@ class Binder:
                 self._overdue.pop(turn, None)
                 if turn.is_over:
                     self.slow -= 1
+                    del self._turns[worker]
                     if self._overdue:
                         self._make_way(*next(iter(self._overdue.items())))
                 else:
@@ -237,12 +243,21 @@ class Binder:
             return
         if self.slow >= MOST_LONG * self._concurrency:
             self._overdue[turn] = worker
+            self._give_up_after_bind()
             return
         self._overdue.pop(turn, None)
         turn.is_over = True
         self.slow += 1
         self._is_done()
         self._group.create_task(self._work())
+
+    def _give_up_after_bind(self) -> None:
+        """End the post-bind that takes longest: its pod is bound, and others wait."""
+        for worker, turn in self._after_binds.items():
+            if worker is not None and turn.is_over:
+                del self._after_binds[worker]
+                worker.cancel(GIVEN_UP)
+                return
 
     def _is_done(self) -> None:
         """A piece of work counts no more."""
@@ -358,8 +373,13 @@ class Binder:
                 await asyncio.wait([working])  # plugins clean up before the binder ends
 
     async def _after(self, decision: Decision) -> None:
-        for failure in await decision.runtime.post_bind(decision.cycle, decision.pod, decision.node):
-            log.warning("pod %s is bound, but %s", decision.pod.key, failure.message)
+        worker = asyncio.current_task()
+        self._after_binds[worker] = self._turns[worker]
+        try:
+            for failure in await decision.runtime.post_bind(decision.cycle, decision.pod, decision.node):
+                log.warning("pod %s is bound, but %s", decision.pod.key, failure.message)
+        finally:
+            self._after_binds.pop(worker, None)
 
 
 class _Together:

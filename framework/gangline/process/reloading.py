@@ -43,5 +43,8 @@ class Reloader:
         except (GanglineError, OSError) as error:
             log.error("configuration not reloaded, the old one stays: %s", error)
             return False
+        except Exception:  # a fault of ours, or of a plugin, must not end the process
+            log.exception("configuration not reloaded")
+            return False
         log.info("configuration reloaded from %s", ", ".join(str(file) for file in self._files))
         return True

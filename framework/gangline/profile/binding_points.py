@@ -21,6 +21,8 @@ from gangline.status import SKIP, SUCCESS, Code, Status, unschedulable
 from gangline.telemetry.metrics import Metrics, point_label
 
 TOO_LATE = "what is locked for the pod was locked too long ago: the binding took too long"
+GIVEN_UP = "did not end, and too many others wait"
+"""The message of the cancellation of a post-bind that takes too long, while its plugin is called."""
 BindFirst = Callable[[Cycle, PodInfo, str], Awaitable[Status | None]]
 """Binds a pod to a node; returns None to leave the pod to the bind plugins."""
 
@@ -119,7 +121,10 @@ class BindingPoints:
             status: Status | None = await impl.call(cycle, pod, node)
         except BaseException as error:  # a plugin's bug fails its pod, not the scheduler
             if isinstance(error, asyncio.CancelledError) and is_cancelled():
-                raise
+                task = asyncio.current_task()
+                if task is None or error.args != (GIVEN_UP,) or task.uncancel():
+                    raise
+                error = TimeoutError(GIVEN_UP).with_traceback(error.__traceback__)
             if isinstance(error, ApiError):  # what the API server answers is no fault of the plugin
                 return Status(Code.ERROR, (str(error),), impl.name)
             return Status(Code.ERROR, (str(self.failures.raised(impl.name, point, error)),), impl.name)

@@ -143,11 +143,16 @@ def _add(
         if (seconds := time.perf_counter() - start) > _LONG:
             profile.failures.slow(name, "__init__", seconds)
         hooks.add(name, plugin)
-        if "filter" in points_of(cls) and not hooks.wraps(name, "filter"):
-            check_reasons(name, plugin)
-        check_own(name, plugin)
-        check_attributes(name, plugin)
-        events = events_of(name, plugin)
+        try:
+            if "filter" in points_of(cls) and not hooks.wraps(name, "filter"):
+                check_reasons(name, plugin)
+            check_own(name, plugin)
+            check_attributes(name, plugin)
+            events = events_of(name, plugin)
+        except PluginError:
+            raise
+        except BaseException as error:  # a property of the plugin, or its __getattr__, may raise anything
+            raise PluginError(name, "", f"what it declares cannot be read: {described(error)}") from error
     finally:
         being_built.reset(token)
     profile.plugins[name], profile.events[name] = plugin, _guarded(name, events, profile.failures)

@@ -209,7 +209,12 @@ def check_reasons(name: str, plugin: Any) -> None:
 
 
 def check_own(name: str, plugin: Any) -> None:
-    """Raise PluginError if an entry of the plugin's `reads_own` is no log, or its `errors_from` no code."""
+    """Raise PluginError if an entry of the plugin's `reads_own` is no log, or its `errors_from` no code.
+
+    Raises what the plugin raises when it is asked for one of its attributes.
+    """
+    for attribute in ("reads", "watches", "ignores_requests"):  # those that are read later, too
+        getattr(plugin, attribute, None)
     first = getattr(plugin, "errors_from", None)
     if first is not None and (type(first) is not int or first < 1):
         raise PluginError(name, "", f"errors_from is a code of filter, a whole number from 1 on, not {shown(first)}")

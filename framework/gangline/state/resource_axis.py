@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gangline.state import requests
 from gangline.state.pods import PodClass
+from gangline.status import read_only
 
 MOST_OFFERED = 1024
 """Resources that can have a row at the same time. Further ones count as offered by no node; a large cluster has
@@ -139,5 +140,5 @@ class ResourceAxis:
         asked = {**cls.requests.real, requests.PODS: 1}
         known = {self._rows[name]: amount for name, amount in asked.items() if name in self._rows}
         cls.takes = tuple(known.items())
-        cls.resources = np.array(list(known), dtype=np.intp)
-        cls.amounts = np.array(list(known.values()), dtype=np.int64)
+        cls.resources = read_only(np.array(list(known), dtype=np.intp))
+        cls.amounts = read_only(np.array(list(known.values()), dtype=np.int64))

@@ -39,6 +39,10 @@ profiles:
 """
 
 
+ENDS = "third_command_that_ends"
+"""A module that ends the process when it is imported."""
+
+
 def ended(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: Sequence[str]) -> tuple[int, str]:
     """The exit code of a whole run, and what it wrote to standard error."""
     monkeypatch.setattr(sys, "argv", ["gangline", *words])
@@ -57,9 +61,16 @@ def small(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def with_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands that a distribution adds: one that cannot be imported, one that is none, and one by the name of ours."""
-    wrong = {"broken": "no_such_package:command", "odd": "gangline.main:SUMMARIES", "run": "gangline.main:SUMMARIES"}
+def with_added(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Commands that a distribution adds: two that cannot be imported, one that is none, and one by the name of ours."""
+    wrong = {
+        "broken": "no_such_package:command",
+        "ends": f"{ENDS}:command",
+        "odd": "gangline.main:SUMMARIES",
+        "run": "gangline.main:SUMMARIES",
+    }
+    (tmp_path / f"{ENDS}.py").write_text("raise SystemExit(0)\n")
+    monkeypatch.syspath_prepend(tmp_path)
     found = [EntryPoint(name, where, "gangline.commands") for name, where in wrong.items()]
     monkeypatch.setattr(main, "entry_points", lambda group: found)
     monkeypatch.setattr(main, "added", cache(main.added.__wrapped__))
@@ -73,7 +84,11 @@ def test_a_command_that_a_distribution_adds_stands_beside_ours() -> None:
 @pytest.mark.usefixtures("with_added")
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("broken", "needs the package no_such_package"), ("odd", "is no click.Command at gangline.main:SUMMARIES")],
+    [
+        ("broken", "needs the package no_such_package"),
+        ("ends", f"cannot be loaded from {ENDS}:command: SystemExit(0)"),
+        ("odd", "is no click.Command at gangline.main:SUMMARIES"),
+    ],
 )
 def test_an_added_command_that_cannot_be_used_harms_itself_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, why: str

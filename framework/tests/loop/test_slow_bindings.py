@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from gangline import PodInfo, hookimpl
 from gangline.loop.binding import LONG, MOST_LONG
 from gangline.simulate import VirtualClock, run
@@ -76,6 +78,58 @@ def test_a_binding_that_kept_its_place_gives_it_away_when_others_without_places_
             bench.runtime.profile.plugins["Patient"].released.set()
             await asyncio.sleep(0.1)
             assert "quick" in bench.told and (bench.binder.pending, bench.binder.slow) == (0, 1)
+
+    run(story(), VirtualClock())
+
+
+class Talkative:
+    """Goes on for ever after the binding of a pod that is not quick."""
+
+    name = "Talkative"
+
+    @hookimpl
+    async def post_bind(self, pod: PodInfo) -> None:
+        if pod.name != "quick":
+            await asyncio.Event().wait()
+
+
+class Counts:
+    """Is told of bound pods after `Talkative`."""
+
+    name = "Counts"
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    @hookimpl
+    async def post_bind(self, pod: PodInfo) -> None:
+        self.told.append(pod.name)
+
+
+def test_plugins_that_never_return_after_the_binding_keep_no_pod_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        bench = Bench(DefaultBinder, Talkative, Counts, concurrency=2)
+        async with running(bench):
+            for i in range(2 * MOST_LONG + 6):
+                bench.submit(f"p{i}")
+            bench.submit("quick")
+            await asyncio.sleep((MOST_LONG + 6) * LONG)
+            assert len(bench.told) == 2 * MOST_LONG + 7
+            assert sorted(bench.runtime.profile.plugins["Counts"].told) == [f"p{i}" for i in range(6)] + ["quick"]
+            assert (bench.binder.pending, bench.binder.slow) == (0, 2 * MOST_LONG)
+
+    run(story(), VirtualClock())
+
+    assert "plugin Talkative at post_bind: TimeoutError: did not end, and too many others wait" in caplog.text
+
+
+def test_a_binder_that_is_cancelled_ends_although_plugins_never_return_after_the_binding() -> None:
+    async def story() -> None:
+        bench = Bench(DefaultBinder, Talkative, concurrency=1)
+        async with running(bench):
+            for i in range(MOST_LONG + 2):
+                bench.submit(f"p{i}")
+            await asyncio.sleep((MOST_LONG + 4) * LONG)
 
     run(story(), VirtualClock())
 

@@ -49,6 +49,19 @@ def test_a_file_with_an_error_is_not_taken_and_said_once(
     assert "configuration not reloaded, the old one stays" in caplog.text and str(file) in caplog.text
 
 
+def test_a_fault_does_not_end_the_process_and_is_said_once(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def use(config: SchedulerConfiguration) -> None:
+        raise ZeroDivisionError("of a plugin")
+
+    reloader = Reloader([file], use)
+    file.write_text(profile("two"))
+
+    assert not reloader.look() and not reloader.look()
+
+    (record,) = caplog.records
+    assert record.message == "configuration not reloaded" and record.exc_info
+
+
 def test_a_file_that_is_gone_and_comes_back_changed_is_taken(file: Path) -> None:
     taken: list[SchedulerConfiguration] = []
     reloader = Reloader([file], taken.append)

@@ -73,6 +73,24 @@ def test_a_broken_plugin_that_a_profile_enables_is_named_with_its_place_and_the_
     assert why(f"plugins: {{{point}: {{enabled: [{{name: Third}}]}}}}") == f"{where}: plugin Third: {CAUSE}"
 
 
+@pytest.mark.parametrize(
+    "attribute", ["reads", "reads_own", "watches", "errors_from", "ignores_requests", "reasons", "explain", "other"]
+)
+def test_a_plugin_whose_attribute_cannot_be_read_is_named(site: Path, attribute: str) -> None:
+    asked = f"""
+        if name == "{attribute}" or "{attribute}" == "other":
+            raise KeyError("no " + name)
+        raise AttributeError(name)
+    """
+    point = "filter" if attribute in ("reasons", "explain") else "permit"
+    source = f"{WORKING}\n    @hookimpl\n    def {point}(self): ...\n\n    def __getattr__(self, name):{asked}"
+    install(site, "third-party", {"Third": "third_party:Third"}, {"third_party": source})
+
+    where = "config.yaml: profiles[0].plugins.multiPoint.enabled[0].name: plugin Third: "
+    told = why("plugins: {multiPoint: {enabled: [{name: Third}]}}")
+    assert told.startswith(f"{where}what it declares cannot be read: KeyError: 'no ")
+
+
 def test_a_broken_default_plugin_stops_the_profiles_that_have_it(site: Path) -> None:
     install(site, "claims", {"GangScheduling": "claims:GangScheduling"}, {"claims": BROKEN})
 
@@ -116,6 +134,36 @@ def test_profiles_that_cannot_be_read_are_left_out(site: Path, caplog: pytest.Lo
 
     cause = "third_profiles: OSError('no driver [/dev/x]')"
     assert caplog.messages == [f"the profiles of third-party 1.0 are left out: {cause}"]
+
+
+@pytest.mark.parametrize(
+    ("source", "cause"),
+    [
+        ("raise SystemExit(3)", "SystemExit(3)"),
+        ("def names(): raise SystemExit(3)", "SystemExit(3)"),
+        ("def names(): return ['third']\ndef read(name): return b''", "TypeError('a profile is text, not bytes')"),
+    ],
+    ids=["ends the process", "ends it later", "no text"],
+)
+def test_profiles_that_would_end_the_process_are_left_out(
+    site: Path, caplog: pytest.LogCaptureFixture, source: str, cause: str
+) -> None:
+    install(site, "third-party", {"theirs": "third_profiles"}, {"third_profiles": source}, group=profiles.GROUP)
+
+    assert {"gangline", "gpu-scheduler"} <= profiles.installed().keys()
+    assert "third" not in profiles.installed()
+    assert caplog.messages == 2 * [f"the profiles of third-party 1.0 are left out: third_profiles: {cause}"]
+
+
+@pytest.mark.parametrize("entry", ["a", "zz"])
+def test_no_distribution_replaces_a_profile_that_comes_with_gangline(
+    site: Path, caplog: pytest.LogCaptureFixture, entry: str
+) -> None:
+    source = "def names(): return ['gpu-scheduler', 'mine']\ndef read(name): return 'theirs'"
+    install(site, "third-party", {entry: "third_profiles"}, {"third_profiles": source}, group=profiles.GROUP)
+
+    assert {name for name, text in profiles.installed().items() if text == "theirs"} == {"mine"}
+    assert caplog.messages == ["the profile gpu-scheduler of third-party 1.0 is left out: another one has this name"]
 
 
 @pytest.mark.parametrize(

@@ -207,3 +207,13 @@ def test_a_pod_may_have_so_many_labels_and_no_more(field: str, most: int) -> Non
 
     with pytest.raises(InvalidObject, match=f"{most + 1} entries"):
         cache.record(pod(most + 1))
+
+
+def test_a_plugin_cannot_write_to_the_amounts_that_all_pods_of_a_class_share() -> None:
+    pod = cluster([make_node("a")]).record(make_pod("p", gpus=4))
+
+    for shared in (pod.cls.amounts, pod.cls.resources):
+        before = shared.tolist()
+        with pytest.raises(ValueError, match="read-only"):
+            np.floor_divide(shared, 2, out=shared)
+        assert before == shared.tolist() and before
