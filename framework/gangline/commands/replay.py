@@ -16,6 +16,7 @@ from gangline import config
 from gangline.commands import options
 from gangline.commands.output import put, table, told
 from gangline.commands.profiles import installed, text_of
+from gangline.commands.whole_files import write_whole
 from gangline.config import Profile, SchedulerConfiguration
 from gangline.durations import parse_duration
 from gangline.errors import GanglineError
@@ -110,7 +111,7 @@ def _check_folder(page: Path) -> None:
 def _write(page: Path, text: str) -> None:
     """Raises GanglineError."""
     try:
-        page.write_text(text, encoding="utf-8")
+        write_whole(page, text.encode())
     except OSError as error:
         raise GanglineError(f"--report {page}: cannot be written: {error.strerror or error}") from None
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from gangline.commands.judging import judge
 from gangline.commands.options import Connection
 from gangline.commands.reaching import reached
 from gangline.commands.running import Judges, Running, judges
+from gangline.commands.whole_files import is_special, write_whole
 from gangline.errors import ConfigError
 from gangline.explain.snapshots import RecordedClient, RecordingClient, Snapshot, SnapshotClock, decode, encode
 from gangline.kube.interface import Client
@@ -46,7 +45,7 @@ def save(connection: Connection, file: Path, files: Sequence[str], profile: str 
     size = write(file, taken)
     objects = sum(len(listed.items) for listed in taken.lists)
     # What is written to a pipe may be standard output.
-    click.echo(f"{file}: {many(objects, 'object')}, {many(size, 'byte')}", err=_is_special(file))
+    click.echo(f"{file}: {many(objects, 'object')}, {many(size, 'byte')}", err=is_special(file))
 
 
 async def take_live(
@@ -67,36 +66,13 @@ async def take(client: Client, by: Judges, clock: Clock | None = None) -> Snapsh
 
 
 def write(file: Path, taken: Snapshot) -> int:
-    """Write the file as a whole or not at all, for its owner alone; returns its size. Raises ConfigError.
-
-    A pipe or device is written to, and stays; of a symbolic link the file is written that the link leads to.
-    """
+    """Write the file, for its owner alone; returns its size. Raises ConfigError."""
     data = encode(taken)
     try:
-        if _is_special(file):
-            file.write_bytes(data)
-        else:
-            _replace(Path(os.path.realpath(file)), data)
+        write_whole(file, data, is_private=True)
     except OSError as error:
         raise ConfigError(str(file), "", f"cannot be written: {error.strerror}") from error
     return len(data)
-
-
-def _is_special(file: Path) -> bool:
-    """Whether there is something under this name that is no regular file: /dev/stdout, a pipe, a device."""
-    return file.exists() and not file.is_file()
-
-
-def _replace(file: Path, data: bytes) -> None:
-    """Put a new file in the place of one that may be there."""
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(data)
-        os.replace(name, file)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def read(file: Path) -> Snapshot:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import stat
 from pathlib import Path
 
@@ -97,38 +96,6 @@ def test_the_file_is_for_its_owner_and_is_replaced_as_a_whole(tmp_path: Path) ->
     assert write(file, snapshot) == write(file, snapshot) == file.stat().st_size
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert list(tmp_path.iterdir()) == [file]
-
-
-def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        size = write(pipe, Snapshot(0.0, "", "", {}, []))
-
-        assert pipe.is_fifo()
-        assert len(os.read(reader, 65536)) == size
-    finally:
-        os.close(reader)
-
-
-def test_a_device_that_is_full_stays_and_is_named(tmp_path: Path) -> None:
-    link = tmp_path / "full"
-    link.symlink_to("/dev/full")
-
-    with pytest.raises(ConfigError, match="full: cannot be written: No space left on device"):
-        write(link, Snapshot(0.0, "", "", {}, []))
-    assert link.is_char_device()
-
-
-def test_a_symbolic_link_stays_one_and_leads_to_the_new_file(tmp_path: Path) -> None:
-    file, link = tmp_path / "of-today.gz", tmp_path / "latest.gz"
-    link.symlink_to(file)
-
-    size = write(link, Snapshot(0.0, "", "", {}, []))
-
-    assert link.is_symlink()
-    assert file.stat().st_size == size
 
 
 async def test_objects_of_a_snapshot_can_be_got_by_name() -> None:
