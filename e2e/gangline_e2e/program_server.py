@@ -61,8 +61,10 @@ class ProgramServer:
             return False
         pid = os.fork()
         if not pid:
-            self._leave(connection)
             _become(json.loads(message), files)
+            with suppress(OSError):
+                connection.send(str(os.getpid()).encode())  # who asked may send signals from now on
+            self._leave(connection)
             return True
         for each in files:
             os.close(each)
@@ -70,8 +72,6 @@ class ProgramServer:
         self._programs[ended] = pid, connection
         self._watched.register(ended, EVENT_READ)
         self._watched.register(connection, EVENT_READ)
-        with suppress(OSError):
-            connection.send(str(pid).encode())
         return False
 
     def _leave(self, connection: socket.socket) -> None:
