@@ -55,6 +55,10 @@ class Deadline:
         """Seconds until the deadline passes; negative afterwards."""
         return self._end - self._clock()
 
+    def another(self, seconds: float) -> Deadline:
+        """A deadline that passes after this many seconds by the same clock, whether or not this one has passed."""
+        return Deadline(seconds, self._clock)
+
     def at_most(self, seconds: float) -> Deadline:
         """A deadline that passes after this many seconds, or with this deadline if that is earlier."""
         left = self.left

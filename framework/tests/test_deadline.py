@@ -92,6 +92,17 @@ def test_a_deadline_that_is_given_the_time_reads_no_clock() -> None:
     assert Deadline(0.5, lambda: 3.4, now=3.0).left == pytest.approx(0.1)
 
 
+def test_another_deadline_goes_by_the_same_clock() -> None:
+    shows = [0.0]
+    first = Deadline(1.0, lambda: shows[0])
+    shows[0] = 2.0
+    second = first.another(3.0)
+
+    assert first.passed and not second.passed
+    shows[0] = 5.0
+    assert second.passed
+
+
 def test_a_deadline_is_found_behind_the_fault_of_a_plugin() -> None:
     try:
         raise PluginError("Mine", "filter", "x") from DeadlineExceeded(1.0)

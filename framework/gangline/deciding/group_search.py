@@ -70,7 +70,9 @@ class GroupSearch:
         self._group: PodGroup | None = None
 
     def go_on(self, nominations: Nominations, now: float, stretch: float = math.inf) -> Decided | None:
-        """Search for at most `stretch` seconds of CPU time; None, with nothing changed, if there is no decision yet."""
+        """Search for at most `stretch` seconds by the clock of the deadline, which counts CPU time; None, with nothing
+        changed, if there is no decision yet.
+        """
         start = time.perf_counter()
         try:
             return self._search(nominations, now, stretch)
@@ -97,7 +99,7 @@ class GroupSearch:
                 self.stop()
                 self._restarts += 1
             seconds = min(stretch * 2.0 ** min(self._restarts, 60), max(stretch, AT_ONCE_SECONDS))
-            limit = Deadline(seconds) if seconds < math.inf else NO_DEADLINE
+            limit = self._deadline.another(seconds) if seconds < math.inf else NO_DEADLINE
             if self._cycle is None or self._steps is None:
                 group, roles = read_group(self.unit.members, self.runtime)
                 if isinstance(group, str):

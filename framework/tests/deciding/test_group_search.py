@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Container
 from typing import TypeVar
@@ -32,10 +31,10 @@ from ..test_deadline import state_of
 T = TypeVar("T")
 
 
-def search_for(gangs: Gangs, pods: list[PodInfo], seconds: float = 60.0) -> GroupSearch:
+def search_for(gangs: Gangs, pods: list[PodInfo], deadline: Deadline | None = None) -> GroupSearch:
     """A search that has not begun."""
     unit = Unit(pods, added=0.0, group=gangs.runtime.group_key(pods[0]))
-    return GroupSearch(unit, gangs.runtime, gangs.cache, Deadline(seconds))
+    return GroupSearch(unit, gangs.runtime, gangs.cache, deadline or Deadline(60.0))
 
 
 def step(search: GroupSearch) -> GroupDecision | GroupRejection | None:
@@ -157,37 +156,38 @@ def test_a_rule_on_what_others_use_holds_for_the_cluster_at_the_end() -> None:
     assert {each.node.rsplit("-", 1)[0] for each in decided.members} == {"s0-l1"}
 
 
-def test_what_begins_anew_all_the_time_gets_ever_longer_stretches() -> None:
-    gangs = Gangs(fabric(), Slow)
-    pods = unlike(gangs, 12)
-    search, held = search_for(gangs, pods), []
-    decided = None
+def stretches(
+    size: int, seconds: float, deadline: float, overruns: int = 0
+) -> tuple[list[float], GroupDecision | GroupRejection]:
+    """How long each stretch took, if a node comes after each, and what is decided; `Slow` alone takes time."""
+    gangs, held, decided = Gangs(fabric(), Slow), list[float](), None
+    Slow.worked = 0.0
+    search = search_for(gangs, unlike(gangs, size), Deadline(deadline, lambda: Slow.worked))
+    search.unit.overruns = overruns
     while decided is None:
-        start = time.thread_time()
-        decided = search.go_on({}, 0.0, 0.05)
-        held.append(time.thread_time() - start)
+        start = Slow.worked
+        decided = search.go_on({}, 0.0, seconds)
+        held.append(Slow.worked - start)
         gangs.cache.upsert_node(make_node(f"new-{len(held)}"))
+    return held, decided
+
+
+def test_what_begins_anew_all_the_time_gets_ever_longer_stretches() -> None:
+    held, decided = stretches(12, 0.05, deadline=60.0)
 
     assert isinstance(decided, GroupDecision)
-    assert len(held) < 6
+    assert 1 < len(held) < 6 and held[:-1] == sorted(set(held[:-1]))
 
 
 def test_no_stretch_holds_others_up_for_long_however_often_the_search_begins_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("gangline.deciding.group_search.AT_ONCE_SECONDS", 0.04)
-    gangs = Gangs(fabric(), Slow)
-    search, held = search_for(gangs, unlike(gangs, 40), seconds=0.7), []
-    search.unit.overruns = 5
-    decided = None
-    while decided is None:
-        start = time.thread_time()
-        decided = search.go_on({}, 0.0, 0.02)
-        held.append(time.thread_time() - start)
-        gangs.cache.upsert_node(make_node(f"new-{len(held)}"))
+
+    held, decided = stretches(40, 0.02, deadline=0.7, overruns=5)
 
     assert isinstance(decided, GroupRejection) and decided.is_late
-    assert len(held) > 10
+    assert len(held) > 10 and max(held) < 0.06
 
 
 def test_all_stretches_together_have_one_deadline() -> None:
@@ -217,17 +217,16 @@ def test_a_search_that_is_given_up_leaves_nothing_behind() -> None:
 
 
 class Slow:
-    """A filter that takes ten milliseconds of CPU time."""
+    """A filter that takes ten milliseconds by a clock of its own."""
 
     name = "Slow"
     reasons = ()
+    worked = 0.0
 
     @hookimpl
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:
         """Lets everybody pass."""
-        work = Deadline(0.01)
-        while not work.passed:
-            pass
+        Slow.worked += 0.01
         return codes(nodes.full(False))
 
 
@@ -317,7 +316,7 @@ def test_searches_that_are_left_go_on_in_turn() -> None:
 
 
 class Laborious:
-    """A filter that takes a hundredth of a second of CPU time for each member of the gang "long"."""
+    """A filter that takes two milliseconds of CPU time for each member of the gang "long"."""
 
     name = "Laborious"
     reasons = ()
@@ -327,7 +326,7 @@ class Laborious:
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:
         """Lets everybody pass."""
         Laborious.calls += 1
-        work = Deadline(0.01)
+        work = Deadline(0.002)
         while pod.name.startswith("long") and not work.passed:
             pass
         return codes(nodes.full(False))
@@ -336,7 +335,7 @@ class Laborious:
 @pytest.fixture
 def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stretch ends after ten calls of the filter `Laborious`, as a stretch of half a second does with slower ones."""
-    monkeypatch.setattr("gangline.loop.scheduling_cycles.STRETCH_SECONDS", 0.1)
+    monkeypatch.setattr("gangline.loop.scheduling_cycles.STRETCH_SECONDS", 0.02)
 
 
 def play_long(size: int, pods: int, then: Callable[[GangCluster, Scheduler], Awaitable[T]]) -> tuple[GangCluster, T]:
