@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from gangline.api.cycle_state import Cycle
@@ -20,14 +21,13 @@ _MOST_REASONS = 64
 """Reasons that one code may stand for, at most."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RejectedNodes:
+class RejectedNodes(msgspec.Struct, frozen=True, eq=False):
     """The verdicts of one filter plugin, one code per node; 0 where the node passes."""
 
     name: str
     plugin: Any
     codes: CodeColumn
-    failures: Failures = field(default_factory=Failures)
+    failures: Failures = msgspec.field(default_factory=Failures)
 
     def reasons(self, cycle: Cycle, pod: PodInfo, code: int) -> Sequence[Reason]:
         """The reasons that a code stands for: from the plugin's `explain` if it has one, else from its list of reasons.
@@ -71,26 +71,36 @@ class Diagnosis:
         """The plugins whose rejections left no node feasible."""
         if self.status is not None:
             return {self.status.plugin, *self.narrowed_by} - {""}
-        return {rejection.name for rejection, mask in self.first() if mask.any()} | set(self.narrowed_by)
+        return {rejection.name for rejection, _ in self._rejecting()} | set(self.narrowed_by)
 
     def first(self) -> list[tuple[RejectedNodes, BoolColumn]]:
         """Each plugin with the nodes that it is the first to reject."""
+        rejecting = {id(rejection): mask for rejection, mask in self._rejecting()}
+        return [
+            (rejection, self.nodes.full(False) if (mask := rejecting.get(id(rejection))) is None else mask)
+            for rejection in self.rejections
+        ]
+
+    def _rejecting(self) -> Iterator[tuple[RejectedNodes, BoolColumn]]:
+        """As `first`, without the plugins that are the first to reject no node: most plugins reject none."""
         undecided = self.nodes.alive.copy()
         if self.narrowed is not None:
             undecided &= self.narrowed
-        result = []
         for rejection in self.rejections:
-            mask = undecided & (rejection.codes != 0)
-            result.append((rejection, mask))
-            undecided ^= mask
-        return result
+            codes = rejection.codes
+            if np.count_nonzero(codes):
+                mask = codes != 0
+                mask &= undecided
+                if np.count_nonzero(mask):
+                    yield rejection, mask
+                    undecided ^= mask
 
     def resolvable(self) -> BoolColumn:
         """Nodes whose rejection could end if pods were removed from them, one truth value per node."""
         result = self.nodes.full(False)
         if self.status is not None:
             return result
-        for rejection, mask in self.first():
+        for rejection, mask in self._rejecting():
             for code in _numbers(rejection.codes[mask]):
                 reasons = rejection.reasons(self.cycle, self.pod, code)
                 if all(reason.resolvable for reason in reasons):
@@ -103,9 +113,8 @@ class Diagnosis:
         alive = self.nodes.alive
         if self.narrowed is not None and (outside := int((alive & ~self.narrowed).sum())):
             counts[f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(self.narrowed_by))}]"] = outside
-        for rejection, mask in self.first():
-            found = _numbers(rejection.codes[mask]) if mask.any() else {}
-            for code, number in found.items():
+        for rejection, mask in self._rejecting():
+            for code, number in _numbers(rejection.codes[mask]).items():
                 for reason in rejection.reasons(self.cycle, self.pod, code):
                     counts[reason.message] += number
         return counts

@@ -92,7 +92,7 @@ class Filler:
         # Where the filters accept a pod and the arithmetic finds no room, the filters are right: they know of resources
         # that nodes do not list, for example those that devices of claims or extenders provide.
         known_better = feasible & (holds < 1)
-        if known_better.any():
+        if np.count_nonzero(known_better):
             holds = np.where(known_better, self._by_numbers(filtered.pod.cls, elsewhere=True), holds)
         if filtered.status is None:
             for counted in self._runtime.evaluator.capacities(filtered):

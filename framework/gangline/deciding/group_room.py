@@ -13,11 +13,12 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from itertools import chain, islice
 
 import msgspec
 
+from gangline.api.diagnosis import Diagnosis
 from gangline.api.pod_group import Membership, PodGroup
 from gangline.deadline import Deadline
 from gangline.deciding.group_decisions import Lack
@@ -25,8 +26,7 @@ from gangline.deciding.group_filling import to_the_end
 from gangline.deciding.group_reading import RoleKey
 from gangline.deciding.group_scheduling import GroupCycle
 from gangline.deciding.kinds import is_cluster_too_small, kind_of_group
-from gangline.deciding.likeness import likenesses
-from gangline.profile.answers import identity_of
+from gangline.deciding.likeness import is_plain, likenesses
 from gangline.profile.entries import Filtered
 from gangline.profile.runtime import Runtime
 from gangline.queueing.nominating import Nominations
@@ -35,7 +35,19 @@ from gangline.state.cache import Cache
 from gangline.state.node_view import Int64Column
 from gangline.state.pods import PodInfo
 
-_Known = dict[tuple[int, bool], tuple[Filtered, Int64Column]]
+
+
+class _Seen(msgspec.Struct, eq=False):
+    """What is found for a member; at one moment it holds for all like members."""
+
+    filtered: Filtered
+    room: Int64Column
+    diagnosis: Diagnosis
+    plugins: Set[str]
+    """The plugins whose verdicts reject the member."""
+
+
+_Known = dict[tuple[int, bool], _Seen]
 """By class, and whether only filling tells which nodes accept the member: see `GroupCycle._room`."""
 
 
@@ -82,38 +94,62 @@ class _Counting(GroupCycle):
 
     known: _Known | None = None
     """The verdicts and the room for members, which groups share at this moment; None if they hold for one group."""
+    _plain: Set[str] = frozenset()
+    """The first members of roles, by UID, of which no plugin reads more than the class."""
+    _seen: list[_Seen]
+    """What is found for the first member of each role, in the order of the roles."""
 
     def is_rejected_again(self) -> bool:
         """Whether the group would be rejected for lack of room in the whole cluster, as one of its kind, by no other
         plugins than before.
         """
+        if not self._are_alike():
+            return False
+        self._seen = []
         attempt, unit = to_the_end(self.begin()), self._unit
         if attempt.placed or not is_cluster_too_small(attempt) or self._runtime.may_help(attempt):
             return False
-        plugins = self._rejecting.union(*map(self._runtime.reject, self._diagnoses()))
-        if not plugins <= unit.rejected_by or not self._are_alike():
+        plugins = self._rejecting.union(*map(self._reject, self._filtered, self._seen))
+        if not plugins <= unit.rejected_by:
             return False
-        return kind_of_group(attempt, self._filtered, self._runtime, plugins) == unit.kind
+        are_plain = len(self._plain) == len(attempt.roles)
+        return kind_of_group(attempt, self._filtered, self._runtime, plugins, are_plain) == unit.kind
 
     def _are_alike(self) -> bool:
         """Whether the members that were alike when the group was rejected are so now. Raises PluginError."""
         like = iter(likenesses([*chain.from_iterable(self._members.values())], self._runtime))
-        return all(len({*islice(like, len(pods))}) == 1 for pods in self._members.values())
+        plain = set[str]()
+        for pods in self._members.values():
+            said = {*islice(like, len(pods))}
+            if len(said) != 1:
+                return False
+            if is_plain(said.pop()):
+                plain.add(pods[0].uid)
+        self._plain = plain
+        return True
+
+    def _reject(self, filtered: Filtered, seen: _Seen) -> Set[str]:
+        """The plugins that reject a member; those that look at rejections are asked about each group."""
+        if filtered is seen.filtered:
+            return self._runtime.reject(seen.diagnosis, seen.plugins)
+        like = seen.diagnosis
+        diagnosis = Diagnosis(
+            filtered.pod, like.nodes, filtered.cycle, like.rejections, like.narrowed, like.narrowed_by, like.status
+        )
+        return self._runtime.reject(diagnosis, seen.plugins)
 
     def _room(self, pod: PodInfo, is_open: bool) -> tuple[Filtered, Int64Column]:
-        known = self.known
-        if known is None or not self._is_plain(pod):
-            return super()._room(pod, is_open)
+        known = self.known if pod.uid in self._plain else None
         key = (pod.cls.id, is_open)
-        if key not in known:
-            found = super()._room(pod, is_open)
-            if self._runtime.evaluator.is_kept(found[0]):
-                known[key] = found
-            return found
-        filtered, room = known[key]
-        return msgspec.structs.replace(filtered, pod=pod), room
-
-    def _is_plain(self, pod: PodInfo) -> bool:
-        """Whether no plugin reads more of the pod than its class. Raises PluginError."""
-        said = identity_of(self._runtime.profile.identities, pod, self._runtime.handle.workload(pod))
-        return said.count(None) == len(said)
+        seen = None if known is None else known.get(key)
+        if seen is not None:
+            self._seen.append(seen)
+            return msgspec.structs.replace(seen.filtered, pod=pod), seen.room
+        evaluator = self._runtime.evaluator
+        filtered, room = super()._room(pod, is_open)
+        diagnosis = evaluator.diagnose(filtered)
+        seen = _Seen(filtered, room, diagnosis, diagnosis.plugins())
+        if known is not None and evaluator.is_kept(filtered):
+            known[key] = seen
+        self._seen.append(seen)
+        return filtered, room

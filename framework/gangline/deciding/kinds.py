@@ -50,12 +50,16 @@ def is_cluster_too_small(attempt: GroupAttempt) -> bool:
 
 
 def kind_of_group(
-    attempt: GroupAttempt, filtered: Sequence[Filtered], runtime: Runtime, plugins: Set[str]
+    attempt: GroupAttempt,
+    filtered: Sequence[Filtered],
+    runtime: Runtime,
+    plugins: Set[str],
+    are_plain: bool | None = None,
 ) -> Hashable | None:
     """As `kind_of`, for a group for which plugins concede nothing and make no room.
 
     `filtered` has the verdicts on the first members of the roles. A group has no kind if a plugin of the profile reads
-    more of its members than their classes.
+    more of its members than their classes; `are_plain` says that no plugin does, None that this is to be asked.
     """
     roles = attempt.roles
     if attempt.placed or len(filtered) < len(roles) or not is_cluster_too_small(attempt):
@@ -64,14 +68,20 @@ def kind_of_group(
         return None
     if not all(map(runtime.evaluator.is_kept, filtered)):
         return None
-    judging = frozenset(plugins) - {GROUPS}
-    if any([kind_of(role.pods[0], runtime, judging) is None for role in roles]):
+    if any([role.pods[0].cls.spec.resource_claims for role in roles]):
+        return None
+    if not all([_is_plain(name, runtime) for name in plugins if name != GROUPS]):
         return None
     workloads = [runtime.handle.workload(role.pods[0]) for role in roles]
-    for role, workload in zip(roles, workloads, strict=True):
+    if are_plain is None:
         # Plugins that reject no node may count how many members fit there, or reject nodes on which room is made.
-        if any([said is not None for said in identity_of(runtime.profile.identities, role.pods[0], workload)]):
-            return None
+        said = [
+            identity_of(runtime.profile.identities, role.pods[0], workload)
+            for role, workload in zip(roles, workloads, strict=True)
+        ]
+        are_plain = all([each.count(None) == len(each) for each in said])
+    if not are_plain:
+        return None
     keys = group_keys(runtime.profile, attempt)
     if keys is None:
         return None

@@ -14,7 +14,11 @@ from gangline.profile.runtime import Runtime
 from gangline.state.pods import PodInfo
 
 
-def likenesses(pods: Sequence[PodInfo], runtime: Runtime) -> list[Hashable]:
+Likeness = tuple[tuple[Hashable, ...], str | None]
+"""The number of a pod's class and what plugins read of the pod beyond it, and the strategy of its group."""
+
+
+def likenesses(pods: Sequence[PodInfo], runtime: Runtime) -> list[Likeness]:
     """For each pod a value; two are equal when neither the plugins nor the framework can tell the members apart.
 
     Raises PluginError.
@@ -23,3 +27,9 @@ def likenesses(pods: Sequence[PodInfo], runtime: Runtime) -> list[Hashable]:
     annotations = [workload(pod) if pod.owners else pod.annotations for pod in pods]
     strategies = [each.get(PLACEMENT_STRATEGY) if each else None for each in annotations]
     return list(zip(runtime.evaluator.likenesses(pods, annotations), strategies, strict=True))
+
+
+def is_plain(likeness: Likeness) -> bool:
+    """Whether no plugin reads more of the pod than its class."""
+    said, _ = likeness
+    return said.count(None) == len(said) - 1

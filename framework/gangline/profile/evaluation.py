@@ -80,13 +80,15 @@ class Evaluator(Scoring):
         finally:
             self.deadline = before
 
-    def likenesses(self, pods: Sequence[PodInfo], annotations: Sequence[Mapping[str, str]]) -> list[Hashable]:
+    def likenesses(
+        self, pods: Sequence[PodInfo], annotations: Sequence[Mapping[str, str]]
+    ) -> list[tuple[Hashable, ...]]:
         """For each pod its class and the answers of all `identity` hooks, given the annotations of pod and owners.
 
         No plugin can tell pods with equal values apart: their identities are equal, and so are the answers of the
         plugins whose verdicts are not kept. Raises PluginError.
         """
-        return [*identities_of(self._identities, pods, annotations)]
+        return identities_of(self._identities, pods, annotations)
 
     # Filtering
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, suppress
 
 import numpy as np
@@ -233,9 +233,12 @@ class Runtime(BindingPoints):
                 nominated = ""
         return nominated, ", ".join(said)
 
-    def reject(self, diagnosis: Diagnosis) -> frozenset[str]:
-        """The plugins that reject the pod. Every `post_reject` plugin is called; an exception there changes nothing."""
-        plugins = diagnosis.plugins()
+    def reject(self, diagnosis: Diagnosis, known: Set[str] | None = None) -> frozenset[str]:
+        """The plugins that reject the pod. Every `post_reject` plugin is called; an exception there changes nothing.
+
+        `known` are the plugins whose verdicts reject it, if the caller knows them already.
+        """
+        plugins = diagnosis.plugins() if known is None else set(known)
         for impl in self._at("post_reject"):
             with suppress(PluginError, DeadlineExceeded):  # noted by the call
                 if impl.call(diagnosis.pod, diagnosis):

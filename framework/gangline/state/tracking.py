@@ -105,6 +105,8 @@ class Trackers:
         """The fault of each tracker that is out of step, by the identity of the tracker."""
         self._tracked: dict[int, _Tracked] = {}
         self._hopeless: set[int] = set()
+        self._foreseeing: tuple[int, list[Callable[[bool], object]]] = (-1, [])
+        """The `version` at which trackers were asked whether they look ahead, and the methods of those that do."""
 
     def __len__(self) -> int:
         return len(self._tracked)
@@ -194,13 +196,14 @@ class Trackers:
     def foresee(self, begins: bool) -> bool:
         """A block `State.foreseen` begins or ends: tell the trackers; returns whether one of them counts otherwise."""
         changed = False
-        for tracked in self._tracked.values():
-            foresee: Callable[[bool], bool] | None = getattr(tracked.tracker, "foresee", None)
-            if foresee is not None:
-                try:
-                    changed |= bool(foresee(begins))
-                except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
-                    self._out_of_step(foresee, error)
+        if self._foreseeing[0] != self.version:
+            found = [getattr(each.tracker, "foresee", None) for each in self._tracked.values()]
+            self._foreseeing = self.version, [each for each in found if each is not None]
+        for foresee in self._foreseeing[1]:
+            try:
+                changed |= bool(foresee(begins))
+            except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
+                self._out_of_step(foresee, error)
         return changed
 
     def restore(self, tracker: object, restore: Callable[[], None]) -> None:
