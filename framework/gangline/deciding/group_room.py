@@ -36,7 +36,7 @@ from gangline.state.node_view import Int64Column
 from gangline.state.pods import PodInfo
 
 
-class _Seen(msgspec.Struct, eq=False):
+class _SeenMember(msgspec.Struct, eq=False):
     """What is found for a member; at one moment it holds for all like members."""
 
     filtered: Filtered
@@ -46,7 +46,7 @@ class _Seen(msgspec.Struct, eq=False):
     """The plugins whose verdicts reject the member."""
 
 
-_Known = dict[tuple[int, bool], _Seen]
+_Known = dict[tuple[int, bool], _SeenMember]
 """By class, and whether only filling tells which nodes accept the member: see `GroupCycle._room`."""
 
 
@@ -95,7 +95,7 @@ class _Counting(GroupCycle):
     """The verdicts and the room for members, which groups share at this moment; None if they hold for one group."""
     _plain: Set[str] = frozenset()
     """The first members of roles, by UID, of which no plugin reads more than the class."""
-    _seen: list[_Seen]
+    _seen: list[_SeenMember]
     """What is found for the first member of each role, in the order of the roles."""
 
     def is_rejected_again(self) -> bool:
@@ -127,7 +127,7 @@ class _Counting(GroupCycle):
         self._plain = plain
         return True
 
-    def _reject(self, filtered: Filtered, seen: _Seen) -> Set[str]:
+    def _reject(self, filtered: Filtered, seen: _SeenMember) -> Set[str]:
         """The plugins that reject a member; those that look at rejections are asked about each group."""
         if filtered is seen.filtered:
             return self._runtime.reject(seen.diagnosis, seen.plugins)
@@ -147,7 +147,7 @@ class _Counting(GroupCycle):
         evaluator = self._runtime.evaluator
         filtered, room = super()._room(pod, is_open)
         diagnosis = evaluator.diagnose(filtered)
-        seen = _Seen(filtered, room, diagnosis, diagnosis.plugins())
+        seen = _SeenMember(filtered, room, diagnosis, diagnosis.plugins())
         if known is not None and evaluator.is_kept(filtered):
             known[key] = seen
         self._seen.append(seen)
