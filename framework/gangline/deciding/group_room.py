@@ -36,7 +36,6 @@ from gangline.state.node_view import Int64Column
 from gangline.state.pods import PodInfo
 
 
-
 class _Seen(msgspec.Struct, eq=False):
     """What is found for a member; at one moment it holds for all like members."""
 

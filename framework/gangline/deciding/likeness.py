@@ -13,7 +13,6 @@ from gangline.groups.strategy import PLACEMENT_STRATEGY
 from gangline.profile.runtime import Runtime
 from gangline.state.pods import PodInfo
 
-
 Likeness = tuple[tuple[Hashable, ...], str | None]
 """The number of a pod's class and what plugins read of the pod beyond it, and the strategy of its group."""
 
