@@ -190,7 +190,11 @@ class Together:
             kinds |= changed[1]
         if len(found) == 1:
             return found[0], kinds
-        rows = np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.intp)
+        number = sum(map(len, found))
+        if number <= _FEW:  # in a third of the time of np.unique
+            rows = np.array(sorted({row for each in found for row in each.tolist()}), dtype=np.intp)
+        else:
+            rows = np.unique(np.concatenate(found))
         return (rows, kinds) if len(rows) <= limit else None
 
     def only_row(self, position: tuple[int, ...]) -> int:

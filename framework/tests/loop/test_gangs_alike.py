@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline import SUCCESS, EventHint, GroupAttempt, Status, hookimpl, model, unschedulable
+from gangline import SUCCESS, Diagnosis, EventHint, GroupAttempt, PodInfo, Status, hookimpl, model, unschedulable
 from gangline.config import load
 from gangline.deadline import GANG_SECONDS, Deadline
 from gangline.deciding.group_decisions import GroupDecision
 from gangline.deciding.group_room import RoomCount
 from gangline.deciding.group_search import decide_group
 from gangline.groups.keys import KOORDINATOR_GROUP, KOORDINATOR_MIN_AVAILABLE
+from gangline.profile.entries import Filtered
 from gangline.profile.registry import Catalog
 from gangline.queueing.units import Place, Unit
 from gangline.simulate import VirtualClock
@@ -77,6 +78,17 @@ class Follower:
     def pod_group_post_filter(self, attempt: GroupAttempt) -> Status:
         self.asked.append(attempt.group.name)
         return unschedulable("")
+
+
+class Listener:
+    """A plugin that looks at rejections."""
+
+    name = "Listener"
+    told: list[tuple[str, str]] = []  # noqa: RUF012  # the test looks at it
+
+    @hookimpl
+    def post_reject(self, pod: PodInfo, diagnosis: Diagnosis) -> None:
+        self.told.append((pod.uid, diagnosis.pod.uid))
 
 
 @dataclass
@@ -248,6 +260,24 @@ def test_the_filters_are_asked_once_about_like_members_of_gangs_of_several_kinds
     assert len({unit.kind for unit in waiting}) == 2
     assert [unit.group for unit in waiting if not together.still_lacks(unit)] == []
     assert seconds.count == before + 1
+
+
+def test_like_members_of_many_gangs_are_diagnosed_once_and_each_gang_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = full(plugins=(Listener,), more=f"{MORE}, {{name: Listener}}")
+    waiting = [unit for unit in world.scheduler.queue if unit.lack is not None]
+    together, evaluator, asked = world.room(), world.scheduler.runtimes[NAME].evaluator, list[str]()
+    diagnose, Listener.told = evaluator.diagnose, []
+
+    def noted(filtered: Filtered) -> Diagnosis:
+        asked.append(filtered.pod.uid)
+        return diagnose(filtered)
+
+    monkeypatch.setattr(evaluator, "diagnose", noted)
+
+    assert len(waiting) == 20
+    assert all(map(together.still_lacks, waiting))
+    assert len(asked) == 1
+    assert Listener.told == [(unit.pod.uid, unit.pod.uid) for unit in waiting]
 
 
 @given(st.lists(st.tuples(STEPS, st.sampled_from([0.0, 0.3, 2.0, 15.0])), min_size=5, max_size=25))
