@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -24,8 +23,6 @@ from gangline.state.transaction import Transaction
 
 _TIED = frozenset(("DaemonSet", "Node"))
 """Controllers whose pods belong to one particular node, and stay there."""
-
-
 _NO_ROOM = "would wait: no other node has room"
 
 
@@ -149,7 +146,7 @@ class _Draining:
         """Why evicted pods have no node: those of a gang may have to be near members that run on."""
         if not unit.group:
             return _NO_ROOM
-        others = [pod for pod in self._members.get(unit.group, ()) if pod.row >= 0 and not pod.terminating]
+        others = [*unit.runtime.handle.members(unit.group)]
         if not others:
             return _NO_ROOM
         with self._cluster.transaction() as tx:
@@ -159,13 +156,3 @@ class _Draining:
             has_room = unit.runtime.handle.find_places(whole, self._allowed) is not None
         elsewhere = "; the gang as a whole would have room elsewhere" if has_room else ""
         return f"{_NO_ROOM} beside the other pods of its gang{elsewhere}"
-
-    @cached_property
-    def _members(self) -> dict[str, list[PodInfo]]:
-        """The pods of each group, by its key."""
-        found: dict[str, list[PodInfo]] = {}
-        for pod in self._cluster.pods.values():
-            runtime = self._judged.runtimes.get(pod.scheduler_name)
-            if runtime is not None and (group := runtime.group_key(pod)):
-                found.setdefault(group, []).append(pod)
-        return found

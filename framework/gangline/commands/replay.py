@@ -16,10 +16,10 @@ from gangline import config
 from gangline.commands import options
 from gangline.commands.output import put, table, told
 from gangline.commands.profiles import installed, text_of
-from gangline.commands.whole_files import write_whole
 from gangline.config import Profile, SchedulerConfiguration
 from gangline.durations import parse_duration
 from gangline.errors import GanglineError
+from gangline.process.whole_files import write_whole
 from gangline.replay import reading
 from gangline.replay.figures import Figures, Replayed, figures
 from gangline.replay.playing import Player

@@ -17,11 +17,11 @@ from gangline.commands.judging import judge
 from gangline.commands.options import Connection
 from gangline.commands.reaching import reached
 from gangline.commands.running import Judges, Running, judges
-from gangline.commands.whole_files import is_special, write_whole
 from gangline.errors import ConfigError
 from gangline.explain.snapshots import RecordedClient, RecordingClient, Snapshot, SnapshotClock, decode, encode
 from gangline.kube.interface import Client
 from gangline.plurals import many
+from gangline.process.whole_files import is_special, write_whole
 
 
 @click.group()

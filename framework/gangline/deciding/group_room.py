@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from dataclasses import replace
 from itertools import chain, islice
 
 import msgspec
@@ -131,11 +132,7 @@ class _Counting(GroupCycle):
         """The plugins that reject a member; those that look at rejections are asked about each group."""
         if filtered is seen.filtered:
             return self._runtime.reject(seen.diagnosis, seen.plugins)
-        like = seen.diagnosis
-        diagnosis = Diagnosis(
-            filtered.pod, like.nodes, filtered.cycle, like.rejections, like.narrowed, like.narrowed_by, like.status
-        )
-        return self._runtime.reject(diagnosis, seen.plugins)
+        return self._runtime.reject(replace(seen.diagnosis, pod=filtered.pod, cycle=filtered.cycle), seen.plugins)
 
     def _room(self, pod: PodInfo, is_open: bool) -> tuple[Filtered, Int64Column]:
         known = self.known if pod.uid in self._plain else None

@@ -46,7 +46,6 @@ from gangline.state.pods import PodInfo
 from gangline.state.transaction import Transaction
 from gangline.status import BoolColumn, Status, read_only
 
-_total = np.add.reduce
 _MOST_TOLD = 16
 """Kinds of members for which a message says why they have no node, at most."""
 MOST_TRIED = 64
@@ -153,7 +152,7 @@ class GroupCycle:
             # Most roles fit on the same nodes, so equal capacities share one column.
             known = self._capacities.setdefault(hash(capacity.tobytes()), capacity)
             capacity = known if np.array_equal(known, capacity) else capacity
-        return Role(subgroup, pods, capacity, int(_total(room)))
+        return Role(subgroup, pods, capacity, int(room.sum()))
 
     def _room(self, pod: PodInfo, is_open: bool) -> tuple[Filtered, Int64Column]:
         """The verdicts on a member, and how many members like it fit on each node."""

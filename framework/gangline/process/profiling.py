@@ -28,6 +28,7 @@ from types import CodeType, FrameType
 from typing import Protocol
 
 from gangline.errors import ConfigError
+from gangline.process.whole_files import is_special
 
 log = logging.getLogger(__name__)
 
@@ -218,7 +219,7 @@ class _Sampler:
             log.warning("%s: %s cannot be written: %s", OPTION, self._file, error.strerror)
 
     def _write(self) -> None:
-        if self._file.exists() and not self._file.is_file():  # a pipe or device would be replaced by a file
+        if is_special(self._file):  # it would be replaced by a file
             raise OSError(errno.EINVAL, "it is no regular file")
         new = self._file.with_name(f"{self._file.name}.new")
         try:

@@ -84,6 +84,8 @@ class ToldTrackers(NamedTuple):
 class _Tracked:
     tracker: Tracker
     users: Users = field(default_factory=dict)
+    foresee: Callable[[bool], object] | None = None
+    """Its method that looks ahead, if it has one."""
 
     @property
     def plugins(self) -> set[str]:
@@ -105,8 +107,6 @@ class Trackers:
         """The fault of each tracker that is out of step, by the identity of the tracker."""
         self._tracked: dict[int, _Tracked] = {}
         self._hopeless: set[int] = set()
-        self._foreseeing: tuple[int, list[Callable[[bool], object]]] = (-1, [])
-        """The `version` at which trackers were asked whether they look ahead, and the methods of those that do."""
 
     def __len__(self) -> int:
         return len(self._tracked)
@@ -116,7 +116,8 @@ class Trackers:
 
     def add(self, tracker: Tracker, placed: Iterable[PodInfo], users: Users | None = None) -> None:
         """Tell the tracker now of the pods that are placed, and later of every placement and removal."""
-        tracked = self._tracked[id(tracker)] = _Tracked(tracker, {} if users is None else users)
+        tracked = _Tracked(tracker, {} if users is None else users, getattr(tracker, "foresee", None))
+        self._tracked[id(tracker)] = tracked
         self.version += 1
         self._tell(tracked, [pod for pod in placed if self._concerns(tracked, pod.cls)])
 
@@ -196,14 +197,12 @@ class Trackers:
     def foresee(self, begins: bool) -> bool:
         """A block `State.foreseen` begins or ends: tell the trackers; returns whether one of them counts otherwise."""
         changed = False
-        if self._foreseeing[0] != self.version:
-            found = [getattr(each.tracker, "foresee", None) for each in self._tracked.values()]
-            self._foreseeing = self.version, [each for each in found if each is not None]
-        for foresee in self._foreseeing[1]:
-            try:
-                changed |= bool(foresee(begins))
-            except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
-                self._out_of_step(foresee, error)
+        for tracked in self._tracked.values():
+            if (foresee := tracked.foresee) is not None:
+                try:
+                    changed |= bool(foresee(begins))
+                except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
+                    self._out_of_step(foresee, error)
         return changed
 
     def restore(self, tracker: object, restore: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Files of commands are written as a whole or not at all, and nothing that is no regular file is replaced."""
+"""Files are written as a whole or not at all, and nothing that is no regular file is replaced."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gangline.commands.whole_files import write_whole
+from gangline.process.whole_files import write_whole
 
 
 def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_when_the_disk_is_full_the_file_of_before_stays(tmp_path: Path, monkeypa
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("gangline.commands.whole_files.os.replace", full)
+    monkeypatch.setattr("gangline.process.whole_files.Path.replace", full)
     with pytest.raises(OSError, match="No space left on device"):
         write_whole(file, b"text")
 

@@ -1,9 +1,9 @@
-"""Writes a file of a command as a whole or not at all: when the disk is full, what was there before stays."""
+"""Writes a file as a whole or not at all: when the disk is full, what was there before stays."""
 
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from pathlib import Path
 
 
@@ -16,25 +16,19 @@ def write_whole(file: Path, data: bytes, is_private: bool = False) -> None:
         file.write_bytes(data)
         return
     place = Path(os.path.realpath(file))
-    descriptor, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
+    new = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if is_private else 0o666)
     try:
         with os.fdopen(descriptor, "wb") as out:
             out.write(data)
-        if not is_private:
-            os.chmod(name, place.stat().st_mode if place.exists() else 0o666 & ~_umask())
-        os.replace(name, place)
+        if place.exists() and not is_private:
+            new.chmod(place.stat().st_mode)
+        new.replace(place)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        new.unlink(missing_ok=True)
         raise
 
 
 def is_special(file: Path) -> bool:
     """Whether there is something under this name that is no regular file: /dev/stdout, a pipe, a device."""
     return file.exists() and not file.is_file()
-
-
-def _umask() -> int:
-    """The umask of this process, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
