@@ -15,6 +15,10 @@ ME = "me"
 CONFIGURATION = config.load_texts(
     {"test": "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration"}
 )
+LONG = 280
+"""Seconds that a process may take which runs after everything else, as the real one does: on a machine whose cores are
+busy a second of work takes a minute.
+"""
 ANSWER = "print(json.dumps({'found': {'unit': asked['unit'], 'note': ' '.join(map(str, (%s,)))}, 'is_last': True}))"
 GONE = "print(json.dumps({'is_last': True}))"
 """The unit waits no longer."""
@@ -22,14 +26,14 @@ WAITS = "open('%s/pid', 'a').write(str(os.getpid()) + ' '); signal.pause()"
 """Says in a folder that it is there, and waits."""
 
 
-def apart(program: str, left: int | None = None, patience: float = 20.0, clock: FakeClock | None = None) -> TryingApart:
+def apart(program: str, left: int | None = None, patience: float = LONG, clock: FakeClock | None = None) -> TryingApart:
     """One whose process is this program instead of the real one."""
     prelude = "import json, os, signal, sys, time; asked = json.load(sys.stdin)"
     return commanded((sys.executable, "-S", "-c", f"{prelude}; {program}"), left, patience, clock)
 
 
 def commanded(
-    command: tuple[str, ...], left: int | None = None, patience: float = 20.0, clock: FakeClock | None = None
+    command: tuple[str, ...], left: int | None = None, patience: float = LONG, clock: FakeClock | None = None
 ) -> TryingApart:
     """One whose process is this command instead of the real one."""
     monotonic = (clock or FakeClock()).monotonic

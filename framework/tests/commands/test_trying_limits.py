@@ -24,7 +24,7 @@ from gangline.testing.gang_stories import PROFILE
 
 from ..eventually import until
 from .cluster_over_http import ClusterOverHttp
-from .processes_apart import GONE, ME, WAITS, apart, commanded, is_there, pid_in, pids_in
+from .processes_apart import GONE, LONG, ME, WAITS, apart, commanded, is_there, pid_in, pids_in
 
 
 def remedy(sentence: str, interrupted: int = 0) -> dict[str, Any]:
@@ -48,18 +48,20 @@ KILLED = "os.kill(os.getpid(), %d)"
 
 
 @pytest.mark.parametrize(
-    "program",
+    ("program", "patience"),
     [
-        f"{says(FIRST, SECOND)}; {KILLED % signal.SIGALRM}",
-        f"{says(FIRST, SECOND, HALF)}; {KILLED % signal.SIGALRM}",
-        f"{says(FIRST, SECOND)}; {KILLED % signal.SIGKILL}",
-        f"{says(FIRST, SECOND, {'fault': 'no memory'})}",
-        f"{says(FIRST, SECOND)}; signal.pause()",
+        (f"{says(FIRST, SECOND)}; {KILLED % signal.SIGALRM}", LONG),
+        (f"{says(FIRST, SECOND, HALF)}; {KILLED % signal.SIGALRM}", LONG),
+        (f"{says(FIRST, SECOND)}; {KILLED % signal.SIGKILL}", LONG),
+        (f"{says(FIRST, SECOND, {'fault': 'no memory'})}", LONG),
+        (f"{says(FIRST, SECOND)}; signal.pause()", 4.0),
     ],
     ids=["its time is over", "within a line", "killed", "a fault", "patience ends"],
 )
-async def test_what_was_verified_before_a_process_ended_is_told_as_a_search_that_was_not_finished(program: str) -> None:
-    shown = await apart(program, patience=4.0).of("u", ME)
+async def test_what_was_verified_before_a_process_ended_is_told_as_a_search_that_was_not_finished(
+    program: str, patience: float
+) -> None:
+    shown = await apart(program, patience=patience).of("u", ME)
 
     assert shown is not None and not shown.found.is_complete
     assert [each.sentence for each in shown.found.remedies] == ["cheap", "dear"]
@@ -80,7 +82,7 @@ async def test_the_real_process_prints_each_remedy_and_at_the_end_that_it_is_the
     cluster.add(NODES, make_node("small", gpus=4), make_node("cordoned", gpus=8, unschedulable=True))
     cluster.add_pod("p", gpus=8, scheduler_name="gangs")
     (uid,) = [each.data["metadata"]["uid"] for each in cluster.server.list(PODS)]
-    request = TryingRequest(uid, config.show(config.load(PROFILE, "test")), str(cluster.kubeconfig), 60, 2**32)
+    request = TryingRequest(uid, config.show(config.load(PROFILE, "test")), str(cluster.kubeconfig), LONG, 2**32)
 
     lines = await asyncio.to_thread(printed, msgspec.json.encode(request))
     await cluster.stop()
@@ -93,14 +95,14 @@ async def test_the_real_process_prints_each_remedy_and_at_the_end_that_it_is_the
 
 def printed(request: bytes) -> list[Any]:
     with Popen([sys.executable, "-m", "gangline.commands.trying"], stdin=PIPE, stdout=PIPE) as process:
-        said, _ = process.communicate(request, timeout=60)
+        said, _ = process.communicate(request, timeout=LONG)
     return [json.loads(line) for line in said.splitlines()]
 
 
 async def test_the_process_of_who_has_gone_is_killed_and_the_next_one_starts_at_once(tmp_path: Path) -> None:
     trying = apart(f"asked['unit'] == 'good' and ({GONE}, sys.exit(0)); {WAITS % tmp_path}")
     asked = asyncio.create_task(trying.of("bad", ME))
-    await until(lambda: bool(pids_in(tmp_path)), 20.0, 0.02)
+    await until(lambda: bool(pids_in(tmp_path)), LONG, 0.02)
     waits = asyncio.create_task(trying.of("good", "other"))
     asked.cancel()
 
@@ -111,7 +113,7 @@ async def test_the_process_of_who_has_gone_is_killed_and_the_next_one_starts_at_
 async def test_who_goes_before_the_own_turn_leaves_the_line(tmp_path: Path) -> None:
     trying = apart(WAITS % tmp_path)
     first, second = [asyncio.create_task(trying.of(unit, ME)) for unit in ("first", "second")]
-    await until(lambda: bool(pids_in(tmp_path)), 20.0, 0.02)
+    await until(lambda: bool(pids_in(tmp_path)), LONG, 0.02)
     for each in (second, first):
         each.cancel()
     await asyncio.wait((first, second))
@@ -133,7 +135,7 @@ async def test_who_waits_for_others_too_long_is_told_when_to_ask_again(tmp_path:
 async def test_when_the_scheduler_ends_its_process_ends_at_once_and_leaves_nothing_behind(tmp_path: Path) -> None:
     trying = apart(WAITS % tmp_path)
     asked = [asyncio.create_task(trying.of(unit, ME)) for unit in ("runs", "waits")]
-    await until(lambda: bool(pids_in(tmp_path)), 20.0, 0.02)
+    await until(lambda: bool(pids_in(tmp_path)), LONG, 0.02)
 
     await asyncio.to_thread(trying.close)
     async with asyncio.timeout(5.0):
