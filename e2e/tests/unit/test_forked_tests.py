@@ -92,8 +92,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, *more: str) -> tuple[int, str]:
-    command = (sys.executable, "-m", "pytest", *PLUGINS, "--processes", "3", *more)
+def run(folder: Path, *more: str, processes: int = 3) -> tuple[int, str]:
+    command = (sys.executable, "-m", "pytest", *PLUGINS, "--processes", str(processes), *more)
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # other plugins take long to load
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100)
     return done.returncode, done.stdout + done.stderr
@@ -126,7 +126,7 @@ def test_a_socket_that_a_test_leaves_open_fails_the_next_one(folder: Path) -> No
     (folder / "test_leaking.py").write_text(LEAKS)
     strict = ("-W", "error::ResourceWarning", "-W", "error::pytest.PytestUnraisableExceptionWarning")
 
-    code, said = run(folder, *strict, "test_leaking.py")
+    code, said = run(folder, *strict, "test_leaking.py", processes=1)  # the next test of the same process
 
     assert code == 1 and "ERROR test_leaking.py::test_after" in said and "unclosed <socket" in said, said
 
