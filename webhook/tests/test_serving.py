@@ -248,7 +248,7 @@ async def test_a_review_that_is_too_large_is_refused(running: Running, body: byt
 
 
 async def test_a_body_that_is_packed_is_not_unpacked(running: Running) -> None:
-    bomb = gzip.compress(text(review(pod())) + b" " * (64 << 20))
+    bomb = gzip.compress(text(review(pod())) + b" " * (16 << 20))
 
     status, answer = await running.post("/mutate", bomb, **{"Content-Encoding": "gzip"})
 
