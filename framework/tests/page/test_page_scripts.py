@@ -26,7 +26,7 @@ const settled = async () => { for (let turn = 0; turn < 100; turn++) await null;
 MODEL = """
 const model = new Model();
 const told = (all, of = {}) => model.apply({ id: "1", all, of });
-const node = (...owners) => [["leaf-0"], owners, 0, [], [], [], 0];
+const node = (...owners) => [["leaf-0"], owners, 0, [], [], [], 0, []];
 const claim = (number) => [number, [`c${number}`, "ResourceClaim", 0]];
 const claims = (...numbers) => ({ team: { workloads: Object.fromEntries(numbers.map(claim)) } });
 const shares = (number) => {
