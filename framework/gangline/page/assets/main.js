@@ -156,6 +156,7 @@ $("in").addEventListener("click", () => canvas.zoom(1.3));
 $("out").addEventListener("click", () => canvas.zoom(1 / 1.3));
 $("fit").addEventListener("click", () => canvas.fit());
 window.addEventListener("hashchange", show);
+document.addEventListener("visibilitychange", () => feed.see(!document.hidden));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   colours.read();
   canvas.restyle();
@@ -174,4 +175,5 @@ window.addEventListener("afterprint", () => printed(false));
 matchMedia("print").addEventListener("change", ({ matches }) => printed(matches));
 
 show();
+feed.see(!document.hidden);
 feed.start();
