@@ -23,3 +23,64 @@ async def test_a_gpu_keeps_its_number_where_another_one_is_missing(browser: Brow
         await expect(details).to_contain_text("team/mine GPU 6, 7")
         await expect(details).to_contain_text("GPU 3: XID 79")
         await expect(details).to_contain_text("NVLink between 0, 1, 3; NVLink between 4–7")
+
+
+SEEN = """(isSeen) => {
+  Object.defineProperty(document, "hidden", { value: !isSeen, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+"""As if the tab were before the others, or behind them."""
+
+
+async def test_more_tabs_are_open_than_a_browser_has_connections(browser: Browser) -> None:
+    shown = MadeUp(2)
+    async with shown.served() as url, browser.open(url) as first:
+        for _ in range(7):  # a browser has 6 connections to one server
+            await first.evaluate(SEEN, False)
+            later = await first.context.new_page()
+            await later.goto(url)
+            await expect(later.locator("#connection")).to_have_text("live")
+            await later.evaluate(SEEN, False)
+        shown.bind("late", 1, range(8))
+        await first.evaluate(SEEN, True)
+
+        await expect(first.locator("#summary")).to_contain_text("8 of 16 GPUs used")
+
+
+async def test_the_focus_stays_in_a_table_from_which_its_row_has_gone(browser: Browser) -> None:
+    shown = MadeUp(101)
+    for number in range(3):
+        shown.wait(f"late-{number}", "no room", seconds=60 - number)
+        shown.bind(f"job-{number}", number, range(8))
+    async with shown.served() as url, browser.open(url) as page:
+        await view(page, "Queue")
+        await page.get_by_role("button", name="team/late-1").focus()
+        shown.queue.remove("pod-team-late-1")
+        await expect(page.locator("#queue tbody tr")).to_have_count(2)
+        await expect(page.get_by_role("button", name="team/late-2")).to_be_focused()
+        shown.queue.remove("pod-team-late-2")
+        await expect(page.get_by_role("region", name="Waiting, longest first")).to_be_focused()
+        await view(page, "Workloads")
+        await page.get_by_role("button", name="team/job-1").focus()
+        shown.cache.remove_pod("pod-team-job-1")
+        await expect(page.get_by_role("button", name="team/job-2")).to_be_focused()
+        await view(page, "Nodes")
+        await page.get_by_role("button", name="Later").focus()
+        shown.cache.remove_node("node-100")
+        await expect(page.locator("#nodes caption")).to_have_text("Nodes: 100")
+
+        await expect(page.get_by_role("region", name="Nodes")).to_be_focused()
+
+
+async def test_the_focus_stays_on_a_member_while_others_go(browser: Browser) -> None:
+    shown = MadeUp(8)
+    shown.fill(1, 8)
+    async with shown.served() as url, browser.open(url) as page:
+        await view(page, "Workloads")
+        await page.get_by_role("button", name="team-0/gang-0").click()
+        details = page.locator("#details")
+        await details.get_by_role("button", name="node-5").focus()
+        shown.cache.remove_pod("pod-team-0-gang-0-2")
+        await expect(details).to_contain_text("7 pods on 7 nodes")
+
+        await expect(details.get_by_role("button", name="node-5")).to_be_focused()

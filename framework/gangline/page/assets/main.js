@@ -3,7 +3,7 @@
 import { Canvas } from "./canvas.js";
 import { Colours } from "./colours.js";
 import { showDetails, nameOf, placeOf } from "./details.js";
-import { count, el } from "./dom.js";
+import { count, el, keepingFocus } from "./dom.js";
 import { Feed } from "./feed.js";
 import { Lists } from "./lists.js";
 import { Model, chosenBy } from "./model.js";
@@ -85,9 +85,8 @@ function note() {
 }
 
 function details() {
-  const aside = $("details"), focused = document.activeElement, isInside = aside.contains(focused);
-  showDetails(model, aside, marked, choose, whys, remedies);
-  if (isInside && !aside.contains(document.activeElement)) ($(focused.id) ?? aside).focus(); // the element is another one now
+  const aside = $("details"), { id } = document.activeElement;
+  keepingFocus(aside, () => showDetails(model, aside, marked, choose, whys, remedies), () => $(id) ?? aside);
 }
 
 function summary() {
