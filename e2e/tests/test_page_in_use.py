@@ -6,9 +6,24 @@ import pytest
 from playwright.async_api import expect
 
 from gangline_e2e.browser import Browser, view
-from gangline_e2e.shown import MadeUp
+from gangline_e2e.shown import GANG, MadeUp
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.asyncio(loop_scope="module")]
+SEEN = """(isSeen) => {
+  Object.defineProperty(document, "hidden", { value: !isSeen, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+"""As if the tab were before the others, or behind them."""
+USED = """() => {
+  const map = document.getElementById("canvas"), copy = new OffscreenCanvas(map.width, map.height).getContext("2d");
+  copy.drawImage(map, 0, 0);
+  const { data } = copy.getImageData(0, 0, map.width, map.height);
+  let coloured = 0;
+  for (let at = 0; at < data.length; at += 4)
+    if (Math.max(data[at], data[at + 1], data[at + 2]) - Math.min(data[at], data[at + 1], data[at + 2]) > 80) coloured++;
+  return (4 * coloured) / data.length;
+}"""
+"""The part of the map that has the colour of a workload."""
 
 
 async def test_a_gpu_keeps_its_number_where_another_one_is_missing(browser: Browser) -> None:
@@ -23,13 +38,6 @@ async def test_a_gpu_keeps_its_number_where_another_one_is_missing(browser: Brow
         await expect(details).to_contain_text("team/mine GPU 6, 7")
         await expect(details).to_contain_text("GPU 3: XID 79")
         await expect(details).to_contain_text("NVLink between 0, 1, 3; NVLink between 4–7")
-
-
-SEEN = """(isSeen) => {
-  Object.defineProperty(document, "hidden", { value: !isSeen, configurable: true });
-  document.dispatchEvent(new Event("visibilitychange"));
-}"""
-"""As if the tab were before the others, or behind them."""
 
 
 async def test_more_tabs_are_open_than_a_browser_has_connections(browser: Browser) -> None:
@@ -84,3 +92,29 @@ async def test_the_focus_stays_on_a_member_while_others_go(browser: Browser) -> 
         await expect(details).to_contain_text("7 pods on 7 nodes")
 
         await expect(details.get_by_role("button", name="node-5")).to_be_focused()
+
+
+async def test_the_chosen_node_stays_in_sight_while_keys_zoom(browser: Browser) -> None:
+    shown = MadeUp(64)
+    shown.bind("mine", 0, range(8))
+    async with shown.served() as url, browser.open(url) as page:
+        await page.locator("#canvas").focus()
+        await page.keyboard.press("ArrowRight")
+        await expect(page.locator("#details h2")).to_have_text("node-0")
+        for _ in range(12):
+            await page.keyboard.press("+")
+
+        await page.wait_for_function(f"() => ({USED})() > 0.01")
+
+
+async def test_what_is_chosen_is_not_taken_for_another_kind_with_its_name(browser: Browser) -> None:
+    shown = MadeUp(2)
+    shown.bind("web", 0, range(2))
+    async with shown.served() as url, browser.open(url) as page:
+        await view(page, "Workloads")
+        await page.get_by_role("button", name="team/web").click()
+        shown.bind("web-0", 1, range(8), labels={GANG: "web"})
+        await expect(page.locator("#workloads tbody tr")).to_have_count(2)
+        shown.cache.remove_pod("pod-team-web")
+
+        await expect(page.locator("#details p")).to_have_text("team/web is no longer there.")

@@ -69,11 +69,16 @@ function refresh() {
 
 // Numbers of workloads are others after a restart of the scheduler, and after a workload was created anew.
 function findAgain() {
-  if (marked.workload === null || nameOf(model, marked.workload) === marked.name) return;
-  const again = [...model.workloads.values()].find(({ number }) => nameOf(model, number) === marked.name);
+  if (marked.workload === null || isMarked(model.workloads.get(marked.workload))) return;
+  const again = [...model.workloads.values()].find(isMarked);
   if (!again && marked.workload !== GONE) $("said").textContent = `${marked.name} is no longer there`;
   marked.workload = again?.number ?? GONE;
   canvas.mark(marked);
+}
+
+// A Deployment and a Job may have the same name.
+function isMarked(workload) {
+  return workload !== undefined && workload.kind === marked.kind && nameOf(model, workload.number) === marked.name;
 }
 
 // Why there is nothing to see on the map.
@@ -109,7 +114,8 @@ function namespaces() {
 }
 
 function choose(wanted) {
-  marked = { ...wanted, name: wanted.workload === null ? "" : nameOf(model, wanted.workload) };
+  const { workload } = wanted;
+  marked = { ...wanted, name: workload === null ? "" : nameOf(model, workload), kind: model.workloads.get(workload)?.kind };
   canvas.mark(marked);
   details();
   $("details").scrollTop = 0;
