@@ -19,8 +19,10 @@ USED = """() => {
   copy.drawImage(map, 0, 0);
   const { data } = copy.getImageData(0, 0, map.width, map.height);
   let coloured = 0;
-  for (let at = 0; at < data.length; at += 4)
-    if (Math.max(data[at], data[at + 1], data[at + 2]) - Math.min(data[at], data[at + 1], data[at + 2]) > 80) coloured++;
+  for (let at = 0; at < data.length; at += 4) {
+    const pixel = data.subarray(at, at + 3);
+    if (Math.max(...pixel) - Math.min(...pixel) > 80) coloured++;
+  }
   return (4 * coloured) / data.length;
 }"""
 """The part of the map that has the colour of a workload."""
