@@ -57,6 +57,16 @@ async def test_more_tabs_are_open_than_a_browser_has_connections(browser: Browse
         await expect(first.locator("#summary")).to_contain_text("8 of 16 GPUs used")
 
 
+async def test_the_picture_that_the_page_asks_for_while_it_loads_is_the_one_that_is_shown(browser: Browser) -> None:
+    async with MadeUp(2).served() as url, browser.open(url) as page:
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        await page.reload()
+        await expect(page.locator("#connection")).to_have_text("live")
+
+        assert asked.count(f"{url}/state") == 1
+
+
 async def test_the_focus_stays_in_a_table_from_which_its_row_has_gone(browser: Browser) -> None:
     shown = MadeUp(101)
     for number in range(3):
