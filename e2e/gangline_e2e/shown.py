@@ -190,9 +190,9 @@ class MadeUp:
             self.bind(f"past-{number}", number, range(5 if number % 3 == 1 else 8))
         self._occupied = nodes
 
-    def report(self, node: int, sick: Iterable[int] = ()) -> None:
-        """The GPUs of a node in two islands, some of them sick."""
-        lost = {*sick}
+    def report(self, node: int, sick: Iterable[int] = (), missing: Iterable[int] = ()) -> None:
+        """The GPUs of a node in two islands, some of them sick; missing ones are not reported."""
+        lost, gone = {*sick}, {*missing}
         devices = [
             GpuDevice(
                 id,
@@ -201,8 +201,9 @@ class MadeUp:
                 island=f"island-{id // 4}",
             )
             for id in range(8)
+            if id not in gone
         ]
-        status = GpuNodeStatusStatus(total=8, devices=devices)
+        status = GpuNodeStatusStatus(total=len(devices), devices=devices)
         self.cache.store(GPU_NODE_STATUSES).upsert(GpuNodeStatus(model.ObjectMeta(name=f"node-{node}"), status=status))
 
     def claim(self, name: str, node: int, gpus: Iterable[int], namespace: str = "team") -> None:

@@ -1,9 +1,10 @@
 """Draws the tables of the picture from the taken parts: the workload of each GPU, sick GPUs, and the waiting units.
 
 Tables for everybody:
-- ``nodes``: by name ``(domains, owners, flags, taints, sick, islands, other pods)``. ``owners`` has for each GPU the
-  number of its workload, or `FREE`. ``sick`` has pairs: the index of a GPU in ``owners``, and the reason.
-  ``islands`` has for each GPU the number of its island.
+- ``nodes``: by name ``(domains, owners, flags, taints, sick, islands, other pods, ids)``. ``owners`` has for each GPU
+  the number of its workload, or `FREE`. ``sick`` has pairs: the index of a GPU in ``owners``, and the reason.
+  ``islands`` has for each GPU the number of its island. ``ids`` has for each GPU its number on the node; it is empty
+  if these numbers are the indices.
 - ``counts``: by place of the queue ``(pods,)``; ``about``: ``levels``, whether this replica ``leads``, and ``now``.
 - ``history``: a `PastSample` by its time.
 
@@ -187,7 +188,8 @@ class Drawer:
             self._row_of_pod[key] = row.row
             self.tables.put(pod.namespace, "pods", pod.name, (row.name, number, gpus, started, ends))
         sick, islands = devices.sick, devices.islands
-        shown = (row.domains, tuple(owners.values()), _flags(row), _taints(row), sick, islands, row.others)
+        numbered = tuple(owners) if any(at != gpu for at, gpu in enumerate(owners)) else ()
+        shown = (row.domains, tuple(owners.values()), _flags(row), _taints(row), sick, islands, row.others, numbered)
         self.tables.put(EVERYBODY, "nodes", row.name, shown)
 
     def _read_reports(self, reports: Sequence[Any]) -> Iterable[str]:

@@ -61,7 +61,7 @@ def test_an_import_names_what_its_module_exports() -> None:
 
 def test_the_picture_is_asked_for_together_with_the_scripts() -> None:
     assert '<link rel="preload" href="ui/state" as="fetch" crossorigin>' in TEXTS["index.html"]
-    assert 'fetch("ui/state")' in TEXTS["feed.js"]  # with other options the browser would ask again
+    assert 'fetch("ui/state", { signal: loading.signal })' in TEXTS["feed.js"]  # see the test in a browser
 
 
 def test_a_refusal_without_a_text_is_no_answer() -> None:

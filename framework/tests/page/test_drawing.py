@@ -49,7 +49,23 @@ def test_nodes_have_their_domains_taints_sick_gpus_and_islands() -> None:
         ((2, "XID 79"),),
         (0, 0, 1, 1),
         0,
+        (),
     )
+
+
+def test_a_gpu_keeps_its_number_where_another_one_is_missing() -> None:
+    shown = ShownCluster(node("n"))
+    whole = report("n", sick=[3])
+    del whole.status.devices[2]
+    shown.report(whole)
+    shown.bind(make_pod("p", gpus=2, node="n", annotations={ALLOCATED: "6,7"}))
+
+    drawer = shown.draw()
+    _, _, _, _, sick, _, _, ids = drawer.tables.rows(EVERYBODY)["nodes"]["n"]
+
+    assert owners(drawer, "n") == ["", "", "", "", "", "default/p", "default/p"]
+    assert ids == (0, 1, 3, 4, 5, 6, 7)
+    assert [(ids[at], reason) for at, reason in sick] == [(3, "XID 79")]
 
 
 @pytest.mark.parametrize("status", ["True", "False", "Unknown", ""])
@@ -118,7 +134,7 @@ def test_pods_without_gpus_are_counted_only() -> None:
 
     drawer = shown.draw()
 
-    assert drawer.tables.rows(EVERYBODY)["nodes"]["n"][-1] == 1
+    assert drawer.tables.rows(EVERYBODY)["nodes"]["n"][6] == 1
     assert drawer.tables.namespaces == frozenset()
 
 

@@ -17,7 +17,8 @@ ASSETS = resources.files("gangline.page") / "assets"
 NODE, _ = compute_driver_executable()
 """The program node, which comes with playwright."""
 BROWSER = """
-const asked = [], pauses = [], later = [];
+const asked = [], pauses = [], later = [], checks = [];
+globalThis.setInterval = (work) => checks.push(work);
 globalThis.setTimeout = (work, pause) => (pauses.push(pause), later.push(work), pauses.length);
 globalThis.clearTimeout = () => {};
 const settled = async () => { for (let turn = 0; turn < 100; turn++) await null; };
@@ -26,7 +27,7 @@ const settled = async () => { for (let turn = 0; turn < 100; turn++) await null;
 MODEL = """
 const model = new Model();
 const told = (all, of = {}) => model.apply({ id: "1", all, of });
-const node = (...owners) => [["leaf-0"], owners, 0, [], [], [], 0];
+const node = (...owners) => [["leaf-0"], owners, 0, [], [], [], 0, []];
 const claim = (number) => [number, [`c${number}`, "ResourceClaim", 0]];
 const claims = (...numbers) => ({ team: { workloads: Object.fromEntries(numbers.map(claim)) } });
 const shares = (number) => {
@@ -135,6 +136,111 @@ def test_a_stream_that_is_open_again_ends_the_long_pauses() -> None:
     """
 
     assert run("feed", "Feed", BROWSER + script) == [1000, 2000, 5000, 1000]
+
+
+FEED = """
+let now = 0;
+performance.now = () => now;
+const passed = (seconds) => { now += 1000 * seconds; for (const check of checks) check(); };
+const streams = [], said = [];
+globalThis.EventSource = class {
+  static CLOSED = 2;
+  constructor(url) { streams.push(this); this.url = url; this.heard = {}; this.readyState = 1; }
+  addEventListener(kind, hear) { this.heard[kind] = hear; }
+  close() { this.readyState = 2; }
+};
+const isOpen = () => streams.map(({ readyState }) => readyState === 1);
+globalThis.fetch = (url, { signal }) => new Promise((answer, fail) => {
+  asked.push(url);
+  signal.addEventListener("abort", () => fail(signal.reason));
+  if (!globalThis.isStalled) answer({ ok: true, status: 200, json: async () => ({}) });
+});
+const model = { position: "1", load() {}, apply() {} };
+const feed = new Feed(model, () => {}, (words) => said.push(words));
+"""
+"""A feed whose connections stay open, and say nothing by themselves."""
+
+
+def test_a_stream_that_falls_silent_is_given_up() -> None:
+    script = """
+    feed.start();
+    await settled();
+    for (let turn = 0; turn < 5; turn++) { passed(20); streams[0].heard.open(); } // as each stream ends after 20 s
+    const found = [said.at(-1), isOpen()];
+    passed(50);
+    found.push(said.at(-1), isOpen());
+    later.shift()();
+    await settled();
+    console.log(JSON.stringify([...found, said.at(-1), isOpen(), asked.length]));
+    """
+    unreachable = "The scheduler is unreachable; trying again …"
+
+    assert run("feed", "Feed", BROWSER + FEED + script) == [
+        *("live", [True], unreachable, [False]),
+        *("live", [False, True], 2),
+    ]
+
+
+def test_a_picture_that_does_not_come_is_asked_for_again() -> None:
+    script = """
+    globalThis.isStalled = true;
+    feed.start();
+    await settled();
+    passed(60);
+    await settled();
+    const found = [said.length, asked.length];
+    passed(40);
+    await settled();
+    globalThis.isStalled = false;
+    later.shift()();
+    await settled();
+    console.log(JSON.stringify([...found, said, asked.length, pauses]));
+    """
+    unreachable = "The scheduler is unreachable; trying again …"
+
+    assert run("feed", "Feed", BROWSER + FEED + script) == [0, 1, [unreachable, "live"], 2, [1000]]
+
+
+def test_a_page_that_nobody_can_see_follows_nothing_and_goes_on_from_where_it_was() -> None:
+    script = """
+    feed.see(false);
+    feed.start(); // in a tab behind others
+    await settled();
+    const found = [streams.length];
+    feed.see(true);
+    feed.see(true);
+    streams[0].heard.open();
+    found.push(isOpen());
+    feed.see(false);
+    passed(100);
+    found.push(isOpen(), said.at(-1), pauses.length);
+    model.position = "2";
+    feed.see(true);
+    console.log(JSON.stringify([...found, isOpen(), streams.at(-1).url, asked.length]));
+    """
+
+    assert run("feed", "Feed", BROWSER + FEED + script) == [
+        *(0, [True], [False], "live", 0),
+        *([False, True], "ui/events?after=2", 1),
+    ]
+
+
+def test_a_page_that_nobody_can_see_does_not_ask_again_until_somebody_can() -> None:
+    script = """
+    feed.start();
+    await settled();
+    streams[0].readyState = 2;
+    streams[0].heard.error(); // the scheduler refuses
+    feed.see(false);
+    later.shift()();
+    await settled();
+    const found = [asked.length];
+    feed.see(true);
+    await settled();
+    console.log(JSON.stringify([...found, asked.length, isOpen()]));
+    """
+
+    assert run("feed", "Feed", BROWSER + FEED + script) == [1, 2, [False, True]]
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,8 @@ export class Canvas {
     this.draw();
   }
 
-  zoom(factor, at = { x: this.view.width / 2, y: this.view.height / 2 }) {
+  // What is at the point stays there; without a point, the chosen node if it is in sight.
+  zoom(factor, at = this.#middle()) {
     const { view, layout } = this;
     if (!layout) return;
     const before = this.#point(at);
@@ -91,6 +92,14 @@ export class Canvas {
       this.isZooming = false;
       this.draw();
     }, SETTLED);
+  }
+
+  #middle() {
+    const { view, layout } = this, box = layout?.byName.get(this.marked.node);
+    const middle = { x: view.width / 2, y: view.height / 2 };
+    if (!box) return middle;
+    const x = middle.x + (box.x + box.width / 2 - view.x) * view.scale, y = middle.y + (box.y + box.height / 2 - view.y) * view.scale;
+    return x >= 0 && y >= 0 && x <= view.width && y <= view.height ? { x, y } : middle;
   }
 
   // Brings a node onto the screen.

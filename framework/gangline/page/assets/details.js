@@ -1,7 +1,7 @@
 // Says everything about the node and the workload that are chosen.
 
 import { ago, clock, count, el, link, moment, ranges, renew } from "./dom.js";
-import { CORDONED, FREE, NOT_READY, inOrder, isUnusedClaim, waitOf } from "./model.js";
+import { CORDONED, FREE, NOT_READY, idOf, inOrder, isUnusedClaim, waitOf } from "./model.js";
 
 const MOST = 200; // entries of a list
 const EXPLAINED = ["Pod", "Job", "CronJob", "Deployment", "ReplicaSet", "StatefulSet", "JobSet", "LeaderWorkerSet"];
@@ -59,8 +59,8 @@ function terms(...pairs) {
 
 function aboutNode(model, node, choose) {
   const shares = new Map();
-  node.owners.forEach((owner, gpu) => {
-    if (owner !== FREE) shares.set(owner, [...(shares.get(owner) ?? []), gpu]);
+  node.owners.forEach((owner, place) => {
+    if (owner !== FREE) shares.set(owner, [...(shares.get(owner) ?? []), idOf(node, place)]);
   });
   const own = (owner, gpus) => [
     model.workloads.has(owner)
@@ -80,7 +80,7 @@ function aboutNode(model, node, choose) {
     ),
     shares.size ? [el("h3", {}, "Who has the GPUs"), list([...shares], ([owner, gpus]) => own(owner, gpus))] : [],
     node.sick.size
-      ? [el("h3", { class: "sick" }, "Sick GPUs"), list([...node.sick], ([gpu, reason]) => `GPU ${gpu}: ${reason}`)]
+      ? [el("h3", { class: "sick" }, "Sick GPUs"), list([...node.sick], ([place, reason]) => `GPU ${idOf(node, place)}: ${reason}`)]
       : [],
     pods.length ? [el("h3", {}, "Pods"), list(pods, (pod) => `${pod.key}${gpusOf(pod)}`)] : [],
     node.others ? el("p", { class: "quiet" }, `${count(node.others, "pod")} without GPUs`) : [],
@@ -93,7 +93,7 @@ function gpusOf(pod) {
 
 function islandsOf(node) {
   const groups = new Map();
-  node.islands.forEach((island, gpu) => groups.set(island, [...(groups.get(island) ?? []), gpu]));
+  node.islands.forEach((island, place) => groups.set(island, [...(groups.get(island) ?? []), idOf(node, place)]));
   return [...groups.values()].map((gpus) => `NVLink between ${ranges(gpus)}`).join("; ");
 }
 

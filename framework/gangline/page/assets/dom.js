@@ -33,6 +33,19 @@ export function renew(parent, children) {
   while (parent.childNodes.length > children.length) parent.lastChild.remove();
 }
 
+// Changes what is in an element, and keeps the focus in it: on a button with the same words, the nearest one if there are
+// several, else on what ``elsewhere`` gives for the place that the button had among all buttons.
+export function keepingFocus(parent, change, elsewhere) {
+  const buttons = () => [...parent.querySelectorAll("button:enabled")].filter((each) => !each.closest("[hidden]"));
+  const focused = document.activeElement, place = buttons().indexOf(focused), words = focused?.textContent;
+  change();
+  if (place < 0) return;
+  const left = buttons(), far = (each) => Math.abs(left.indexOf(each) - place);
+  if (left.includes(document.activeElement)) return;
+  const same = left.filter((each) => each.textContent === words).sort((a, b) => far(a) - far(b));
+  (same[0] ?? elsewhere(left, place)).focus();
+}
+
 export function count(number, one, many = `${one}s`) {
   return `${number} ${number === 1 ? one : many}`;
 }

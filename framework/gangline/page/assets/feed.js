@@ -1,6 +1,9 @@
-// Follows the scheduler: the whole picture once, then its changes.
+// Follows the scheduler: the whole picture once, then its changes, while somebody can see the page.
 
 const PATIENCE = 3000; // milliseconds without a connection until that is said
+const LOADING = 90000; // milliseconds within which the whole picture has to come
+const SILENCE = 45000; // milliseconds after which a silent stream is given up: the scheduler ends each one after 20 seconds
+const CHECK = 5000;
 const UNREACHABLE = "The scheduler is unreachable; trying again …";
 const BAD_GATEWAY = 502; // what `gangline ui` answers while the scheduler does not
 const AGAIN = [1000, 2000, 5000, 10000];
@@ -11,14 +14,19 @@ export class Feed {
     this.onNews = onNews;
     this.onState = onState;
     this.failures = 0;
+    this.isSeen = true;
+    this.isResting = false;
+    this.deadline = Infinity; // when what is asked for is given up
+    setInterval(() => this.#check(), CHECK);
   }
 
   async start() {
-    this.stream?.close();
-    this.#noDoubt();
+    this.#drop();
+    const loading = (this.loading = new AbortController());
+    this.#wait(LOADING);
     try {
       // The first time the answer that index.html has asked for.
-      const answer = await fetch("ui/state").catch(() => null);
+      const answer = await fetch("ui/state", { signal: loading.signal }).catch(() => null);
       if (!answer || answer.status === BAD_GATEWAY) {
         this.#failed(UNREACHABLE);
         return;
@@ -26,23 +34,43 @@ export class Feed {
       if (!answer.ok) throw new Error(await sentence(answer));
       this.model.load(await answer.json());
     } catch (error) {
-      this.#failed(noNews(error.message));
+      this.#failed(loading.signal.aborted ? UNREACHABLE : noNews(error.message));
       return;
     }
+    this.loading = null;
     this.onNews();
     this.#follow();
   }
 
+  // Whether somebody can see the page. Else it rests: a browser has few connections to one server, for all its tabs, and
+  // the scheduler looks at what has changed as long as somebody follows.
+  see(isSeen) {
+    this.isSeen = isSeen;
+    if (!isSeen && this.stream) this.#rest();
+    else if (isSeen && this.isResting && this.failures) this.start();
+    else if (isSeen && this.isResting) this.#follow();
+  }
+
   #follow() {
+    if (!this.isSeen) {
+      this.#rest();
+      return;
+    }
+    this.isResting = false;
     const stream = new EventSource(`ui/events?after=${encodeURIComponent(this.model.position)}`);
     this.stream = stream;
-    stream.addEventListener("open", () => this.#isLive());
-    stream.addEventListener("message", (event) => {
+    this.#wait(SILENCE);
+    const hear = (kind, react) => stream.addEventListener(kind, (event) => {
+      this.#wait(SILENCE);
+      react(event);
+    });
+    hear("open", () => this.#isLive());
+    hear("message", (event) => {
       this.model.apply(JSON.parse(event.data));
       this.onNews();
     });
-    stream.addEventListener("reset", () => this.start());
-    stream.addEventListener("error", () => {
+    hear("reset", () => this.start());
+    hear("error", () => {
       if (stream.readyState === EventSource.CLOSED) this.#failed(noNews("the stream of changes was refused"));
       else this.doubt ??= setTimeout(() => this.onState(UNREACHABLE, true), PATIENCE);
     });
@@ -61,12 +89,36 @@ export class Feed {
     this.doubt = undefined;
   }
 
-  #failed(words) {
+  #wait(most) {
+    this.deadline = performance.now() + most;
+  }
+
+  // A connection may be dead without an end: the network was left, or something on the way stands still.
+  #check() {
+    if (performance.now() < this.deadline) return;
+    this.deadline = Infinity;
+    if (this.loading) this.loading.abort(); // which fails
+    else this.#failed(UNREACHABLE);
+  }
+
+  #drop() {
     this.stream?.close();
+    this.stream = this.loading = null;
+    this.isResting = false;
+    this.deadline = Infinity;
     this.#noDoubt();
+  }
+
+  #rest() {
+    this.#drop();
+    this.isResting = true;
+  }
+
+  #failed(words) {
+    this.#drop();
     this.onState(words, true);
     const pause = AGAIN[Math.min(this.failures++, AGAIN.length - 1)];
-    setTimeout(() => this.start(), pause);
+    setTimeout(() => (this.isSeen ? this.start() : this.#rest()), pause);
   }
 }
 

@@ -1,6 +1,6 @@
 // The same as on the map, as tables, a page at a time.
 
-import { ago, count, el, link, renew } from "./dom.js";
+import { ago, count, el, keepingFocus, link, renew } from "./dom.js";
 import { conditionsOf, nameOf, placeOf } from "./details.js";
 import { byOrder, byWait, inOrder, natural, waitOf } from "./model.js";
 
@@ -21,11 +21,17 @@ export class Listing {
     this.later = el("button", { type: "button", class: "later", onclick: () => this.#turn(1) }, "Later");
     this.pager = el("div", { class: "pager" }, this.earlier, this.later);
     this.note = el("p", { class: "note" });
+    this.section = section;
     section.replaceChildren(this.note, this.scroll, this.pager);
   }
 
   // ``note`` says what is left out.
   show(rows, make, note) {
+    keepingFocus(this.section, () => this.#renew(rows, make, note),
+      (buttons, place) => buttons.filter((each) => this.body.contains(each))[place] ?? this.scroll);
+  }
+
+  #renew(rows, make, note) {
     this.note.hidden = !note;
     this.note.textContent = note || "";
     this.rows = rows;
@@ -37,10 +43,7 @@ export class Listing {
     const range = rows.length > PAGE ? `${start + 1} to ${start + shown.length} of ${rows.length}` : rows.length || "none";
     this.title.textContent = `${this.caption}: ${range}`;
     const line = (row) => el("tr", { role: "row" }, make(row).map((cell, column) => this.#cell(cell, column)));
-    const focused = this.body.contains(document.activeElement) ? document.activeElement.textContent : null;
     renew(this.body, shown.map(line));
-    if (focused && !this.body.contains(document.activeElement)) // its row stands elsewhere now
-      [...this.body.querySelectorAll("button")].find((each) => each.textContent === focused)?.focus();
     this.pager.hidden = pages === 1;
     this.earlier.disabled = this.page === 0;
     this.later.disabled = this.page === pages - 1;

@@ -3,7 +3,7 @@
 import { Canvas } from "./canvas.js";
 import { Colours } from "./colours.js";
 import { showDetails, nameOf, placeOf } from "./details.js";
-import { count, el } from "./dom.js";
+import { count, el, keepingFocus } from "./dom.js";
 import { Feed } from "./feed.js";
 import { Lists } from "./lists.js";
 import { Model, chosenBy } from "./model.js";
@@ -69,11 +69,16 @@ function refresh() {
 
 // Numbers of workloads are others after a restart of the scheduler, and after a workload was created anew.
 function findAgain() {
-  if (marked.workload === null || nameOf(model, marked.workload) === marked.name) return;
-  const again = [...model.workloads.values()].find(({ number }) => nameOf(model, number) === marked.name);
+  if (marked.workload === null || isMarked(model.workloads.get(marked.workload))) return;
+  const again = [...model.workloads.values()].find(isMarked);
   if (!again && marked.workload !== GONE) $("said").textContent = `${marked.name} is no longer there`;
   marked.workload = again?.number ?? GONE;
   canvas.mark(marked);
+}
+
+// A Deployment and a Job may have the same name.
+function isMarked(workload) {
+  return workload !== undefined && workload.kind === marked.kind && nameOf(model, workload.number) === marked.name;
 }
 
 // Why there is nothing to see on the map.
@@ -85,9 +90,8 @@ function note() {
 }
 
 function details() {
-  const aside = $("details"), focused = document.activeElement, isInside = aside.contains(focused);
-  showDetails(model, aside, marked, choose, whys, remedies);
-  if (isInside && !aside.contains(document.activeElement)) ($(focused.id) ?? aside).focus(); // the element is another one now
+  const aside = $("details"), { id } = document.activeElement;
+  keepingFocus(aside, () => showDetails(model, aside, marked, choose, whys, remedies), () => $(id) ?? aside);
 }
 
 function summary() {
@@ -110,7 +114,8 @@ function namespaces() {
 }
 
 function choose(wanted) {
-  marked = { ...wanted, name: wanted.workload === null ? "" : nameOf(model, wanted.workload) };
+  const { workload } = wanted;
+  marked = { ...wanted, name: workload === null ? "" : nameOf(model, workload), kind: model.workloads.get(workload)?.kind };
   canvas.mark(marked);
   details();
   $("details").scrollTop = 0;
@@ -156,6 +161,7 @@ $("in").addEventListener("click", () => canvas.zoom(1.3));
 $("out").addEventListener("click", () => canvas.zoom(1 / 1.3));
 $("fit").addEventListener("click", () => canvas.fit());
 window.addEventListener("hashchange", show);
+document.addEventListener("visibilitychange", () => feed.see(!document.hidden));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   colours.read();
   canvas.restyle();
@@ -174,4 +180,5 @@ window.addEventListener("afterprint", () => printed(false));
 matchMedia("print").addEventListener("change", ({ matches }) => printed(matches));
 
 show();
+feed.see(!document.hidden);
 feed.start();

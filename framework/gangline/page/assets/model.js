@@ -80,10 +80,10 @@ export class Model {
       this.hasNewShape = true;
       return;
     }
-    const [domains, owners, flags, taints, sick, islands, others] = row;
+    const [domains, owners, flags, taints, sick, islands, others, ids] = row;
     const node = before ?? { name };
     const moved = !before || before.owners.length !== owners.length || before.domains.join("\n") !== domains.join("\n");
-    Object.assign(node, { domains, owners, flags, taints, islands, others, sick: sick.length ? new Map(sick) : NONE_SICK });
+    Object.assign(node, { domains, owners, flags, taints, islands, others, ids, sick: sick.length ? new Map(sick) : NONE_SICK });
     if (moved) node.order = `${this.#orderOf(domains)}\0${natural(name)}`;
     node.used = owners.reduce((sum, owner) => sum + (owner !== FREE), 0);
     this.nodes.set(name, node);
@@ -242,6 +242,11 @@ export function waitOf({ units }) {
 
 export function inOrder(nodes) {
   return [...nodes].sort(byOrder);
+}
+
+// The name of a GPU on its node, which is its place unless an agent or a driver numbers the GPUs with gaps.
+export function idOf(node, place) {
+  return node.ids[place] ?? place;
 }
 
 export function statesOf(node) {

@@ -3,6 +3,7 @@
 import { count, el } from "./dom.js";
 
 const MOST = 50; // answers that are kept
+const PATIENCE = 60000; // milliseconds within which an answer has to come: the scheduler takes 25 seconds at most
 
 export class Remedies {
   constructor(onAnswer) {
@@ -15,11 +16,12 @@ export class Remedies {
     this.#keep(unit, { asking: true });
     this.onAnswer("The scheduler tries changes");
     try {
-      const answer = await fetch(`ui/remedies?${new URLSearchParams({ namespace: unit.namespace, unit: unit.uid })}`);
+      const asked = new URLSearchParams({ namespace: unit.namespace, unit: unit.uid });
+      const answer = await fetch(`ui/remedies?${asked}`, { signal: AbortSignal.timeout(PATIENCE) });
       if (!answer.ok) throw new Error((await answer.text()).trim().slice(0, 300) || `the server answers with status ${answer.status}`);
       this.#keep(unit, { found: await answer.json() });
     } catch (error) {
-      this.#keep(unit, { fault: error.message });
+      this.#keep(unit, { fault: error.name === "TimeoutError" ? "the scheduler does not answer" : error.message });
     }
     this.onAnswer(said(this.answers.get(unit.key)));
   }

@@ -1,6 +1,7 @@
 // Asks the scheduler why a pod is on its node, once for each pod, node and start.
 
 const MOST = 200; // answers that are kept
+const PATIENCE = 30000; // milliseconds within which an answer has to come
 
 export class Whys {
   constructor(onAnswer) {
@@ -18,7 +19,8 @@ export class Whys {
     this.answers.set(key, undefined);
     if (this.answers.size > MOST) this.answers.delete(this.answers.keys().next().value);
     try {
-      const answer = await fetch(`ui/why?${new URLSearchParams({ namespace, pod: name })}`);
+      const asked = new URLSearchParams({ namespace, pod: name });
+      const answer = await fetch(`ui/why?${asked}`, { signal: AbortSignal.timeout(PATIENCE) });
       if (!answer.ok) throw new Error(`the server answers with status ${answer.status}`);
       this.answers.set(key, await answer.json());
     } catch {
