@@ -89,7 +89,7 @@ log = logging.getLogger(__name__)
     "--concurrency",
     default=64,
     show_default=True,
-    help="Number of bindings at the same time; a binding that takes longer than a second does not count any more.",
+    help="Bindings of each profile at the same time; one that takes longer than a second does not count any more.",
 )
 @click.option(
     "--pod-deadline",
