@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 LONG = 1.0
 """Seconds after which a piece of work gives its place to the next one."""
 MOST_LONG = 16
-"""Pieces of work that have given their places away, at most, as a multiple of all places: an API server that answers
-slowly must not get ever more requests.
+"""Pieces of work that have given their places away, at most, as a multiple of the profile's places: an API server that
+answers slowly must not get ever more requests.
 """
 PAUSE = 60.0
 """Seconds during which a profile that is stuck is not told again."""
@@ -129,8 +129,9 @@ class Workers:
             if self._kept:
                 self._make_way(next(iter(self._kept)))
         else:
-            if self._kept:
-                self._kept.pop(worker, None)
+            if worker in self._kept:
+                del self._kept[worker]
+                self._count()
             self._is_done()
         self._on_end()
         return is_long

@@ -116,10 +116,35 @@ def test_a_profile_goes_on_when_its_bindings_end() -> None:
             await released.wait()
 
     async def story() -> None:
-        async with cluster.scheduling(PROFILES, plugins=[Endless], options=Options(seed=1, concurrency=PLACES)):
+        options = Options(seed=1, concurrency=PLACES)
+        async with cluster.scheduling(PROFILES, plugins=[Endless], options=options) as scheduler:
             await asyncio.sleep((MOST_LONG + 3) * LONG)
             assert not cluster.bound()
             released.set()
             await cluster.until(lambda: len(cluster.bound()) == ENDLESS + 10 * PLACES, seconds=2)
+            assert scheduler.metrics.registry.get_sample_value("gangline_long_bindings", {"profile": "stuck"}) == 0
 
     cluster.play(story)
+
+
+def test_a_profile_whose_bindings_are_slow_but_not_long_harms_no_other() -> None:
+    cluster = SimulatedCluster()
+    filled(cluster)
+
+    class Endless:
+        name = "Endless"
+
+        @hookimpl
+        async def pre_bind(self) -> None:
+            await asyncio.sleep(0.9 * LONG)
+
+    async def story() -> float:
+        async with cluster.scheduling(PROFILES, plugins=[Endless], options=Options(seed=1, concurrency=PLACES)):
+            await asyncio.sleep(1.0)
+            names = [f"good-{i}" for i in range(20)]
+            cluster.create(PODS, *(make_pod(name, scheduler_name="whole") for name in names))
+            took = await cluster.until(lambda: set(names) <= set(cluster.bound()))
+            await cluster.until(lambda: len(cluster.bound()) == ENDLESS + len(names))
+            return took
+
+    assert cluster.play(story) <= 0.2
