@@ -59,6 +59,7 @@ class Workers:
         self._profile = profile
         self._places = places
         self._fault = metrics.fault
+        self._awaited = metrics.failures.awaited
         self._gauge = metrics.long_bindings
         self._listener = listener
         self._on_end = on_end
@@ -179,5 +180,10 @@ class Workers:
         self._told_at = now
         count = self.slow + len(self._kept)
         why = f'profile "{self._profile}": {count} bindings take long, so no other pod of this profile is bound'
-        log.warning("%s until one of them ends", why)
+        why += "".join(
+            f"; plugin {plugin} at {point} has not returned {calls} times"
+            for (profile, plugin, point), calls in self._awaited.most_common()
+            if profile == self._profile and calls
+        )
+        log.warning("%s", why)
         self._listener.is_stuck(self._profile, why)

@@ -225,7 +225,7 @@ async def test_no_more_than_so_many_are_bound_at_a_time() -> None:
     assert max(busy) <= 3
 
 
-class Room(ProfileListener):
+class RoomDiary(ProfileListener):
     """Writes down what is told about the room of profiles."""
 
     def __init__(self) -> None:
@@ -237,7 +237,7 @@ class Room(ProfileListener):
 
 async def test_there_is_no_room_while_too_many_are_pending() -> None:
     plugin, gates, _ = slow()
-    bench, room = Bench(plugin, concurrency=1), Room()
+    bench, room = Bench(plugin, concurrency=1), RoomDiary()
     bench.binder = Binder(bench.listen, FakeClock(), bench.metrics, 1, profile_listener=room)
     async with running(bench):
         for i in range(4):

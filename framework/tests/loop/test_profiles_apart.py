@@ -89,6 +89,7 @@ def test_the_profile_is_named(caplog: pytest.LogCaptureFixture) -> None:
     cluster = SimulatedCluster()
     filled(cluster, waiting=10 * PLACES)
     message = f'profile "stuck": {ENDLESS} bindings take long, so no other pod of this profile is bound'
+    message += f"; plugin Endless at bind has not returned {ENDLESS} times"
 
     async def story() -> tuple[float | None, ...]:
         options = Options(seed=1, concurrency=PLACES)
