@@ -249,7 +249,7 @@ class RunProgram:
             LoopThread("beside", new_event_loop) as thread,
             HttpClient(
                 component_credentials(self._kubeconfig),
-                connections=self._options.concurrency + 64,
+                connections=self._options.concurrency * len(self._configuration.profiles) + 64,
                 may_write=may_write,
                 on_written=self._options.writes.note,
             ) as client,
