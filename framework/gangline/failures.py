@@ -48,6 +48,8 @@ class Failures:
         self.counts: Counter[tuple[str, str]] = Counter()
         """The number of faults by plugin and extension point."""
         self.slow_counts: Counter[tuple[str, str]] = Counter()
+        self.awaited: Counter[tuple[str, str, str]] = Counter()
+        """The calls that have not returned yet, by profile, plugin and extension point; of a binding's points alone."""
         labels = ("plugin", "extension_point")
         self.failed = metrics.Counter(
             "gangline_plugin_failures",

@@ -89,7 +89,7 @@ log = logging.getLogger(__name__)
     "--concurrency",
     default=64,
     show_default=True,
-    help="Number of bindings at the same time; a binding that takes longer than a second does not count any more.",
+    help="Bindings of each profile at the same time; one that takes longer than a second does not count any more.",
 )
 @click.option(
     "--pod-deadline",
@@ -249,7 +249,7 @@ class RunProgram:
             LoopThread("beside", new_event_loop) as thread,
             HttpClient(
                 component_credentials(self._kubeconfig),
-                connections=self._options.concurrency + 64,
+                connections=self._options.concurrency * len(self._configuration.profiles) + 64,
                 may_write=may_write,
                 on_written=self._options.writes.note,
             ) as client,

@@ -1,8 +1,6 @@
-"""Carry out decisions: wait at permit, pre-bind, bind, post-bind; a bounded number of decisions at a time.
+"""Carry out decisions: wait at permit, pre-bind, bind, post-bind; a bounded number of each profile's at a time.
 
-A decision that takes long gives its place to the next one: a plugin may wait for minutes until a volume is there, or
-for ever because of a bug, and the pods of other plugins must not wait for that. If too many take long, the post-bind
-that takes longest is cancelled for each that wants to give its place away: pods must not wait for pods that are bound.
+The workers of a profile (`workers`) do this step by step, so a decision that takes long keeps no other one waiting.
 
 The result of each decision goes to a listener; this module changes neither cache nor queue. A group binds in two
 phases: first the pre-binds of all members, then, after a barrier, all binds. So a fault in a pre-bind, or a deleted
@@ -23,13 +21,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from gangline.api.plugin import Clock
 from gangline.deciding.group_decisions import GroupDecision
 from gangline.deciding.scheduling import Decision
 from gangline.failpoints import failpoint
-from gangline.profile.binding_points import GIVEN_UP
+from gangline.loop.workers import BindingJob, ProfileListener, Workers
 from gangline.status import SKIP, SUCCESS, Code, Status, unschedulable
 from gangline.telemetry.metrics import Metrics
 
@@ -43,27 +41,6 @@ Expect = Callable[[Decision], Awaitable[Status]]
 """Writes to the status of a pod which node it is meant for."""
 SOON = 0.5
 """Seconds after which the pre-binds of a pod count as long."""
-LONG = 1.0
-"""Seconds after which a piece of work gives its place to the next one."""
-MOST_LONG = 16
-"""Pieces of work that have given their places away, at most, as a multiple of all places: an API server that answers
-slowly must not get ever more requests.
-"""
-
-
-class _WorkerTurn:
-    """Until when a worker does one piece of work after the other."""
-
-    is_over = False
-    """Whether its present work takes long, so that it is the last one."""
-
-
-class BindingJob(NamedTuple):
-    """A piece of work in the binder's queue."""
-
-    work: Callable[[], Awaitable[None]]
-    has_begun: Callable[[], bool] = lambda: False
-    """Whether the unit to which the work belongs is bound in part."""
 
 
 class Binder:
@@ -77,34 +54,41 @@ class Binder:
         concurrency: int = 64,
         group_listener: GroupListener | None = None,
         expect: Expect | None = None,
+        profile_listener: ProfileListener | None = None,
     ) -> None:
+        """`concurrency` is the number of places of each profile."""
         self._listener = listener
         self._group_listener = group_listener
+        self._profile_listener = profile_listener or ProfileListener()
         self._expect = expect
         self._clock = clock
+        self._metrics = metrics
         self._succeeded = metrics.binding.series("success")
         self._failed = metrics.binding.series("failure")
         self._fault = metrics.fault
         self._concurrency = concurrency
-        self._ready: asyncio.Queue[BindingJob] = asyncio.Queue()
+        self._workers: dict[str, Workers] = {}
+        """The workers of each profile, by its name."""
         self._group: asyncio.TaskGroup | None = None
         self._early: list[Coroutine[Any, Any, None]] = []
-        self.pending = 0
-        """The number of decisions that are being carried out, without those that wait at permit or take long."""
-        self.slow = 0
-        """The number of decisions that are being carried out and take long."""
-        self._turns: dict[asyncio.Task[Any] | None, _WorkerTurn] = {}
-        self._after_binds: dict[asyncio.Task[Any] | None, _WorkerTurn] = {}
-        """The workers that tell plugins of a bound pod; the first one has done so for longest."""
-        self._overdue: dict[_WorkerTurn, asyncio.Task[None]] = {}
-        """The workers whose work takes long, but which had to keep their places, because too many had none; the first
-        one has waited longest.
-        """
-        self._room = asyncio.Event()
-        self._room.set()
         self._behind_barrier = 0
         self._is_finishing = False
         self._finished = asyncio.Event()
+
+    @property
+    def pending(self) -> int:
+        """The number of decisions that are being carried out, without those that wait at permit or take long."""
+        return sum(workers.pending for workers in self._workers.values())
+
+    @property
+    def going_on(self) -> int:
+        """As `pending`, without the decisions of profiles that are stuck."""
+        return sum(workers.pending for workers in self._workers.values() if not workers.is_stuck)
+
+    @property
+    def slow(self) -> int:
+        """The number of decisions that are being carried out and take long."""
+        return sum(workers.slow for workers in self._workers.values())
 
     async def run(self) -> None:
         """Bind until cancelled; binding cycles that are running then are interrupted."""
@@ -112,8 +96,10 @@ class Binder:
             self._group = group
             for work in self._early:
                 group.create_task(work)
-            for _ in range(self._concurrency):
-                group.create_task(self._work())
+            self._early.clear()
+            for workers in self._workers.values():
+                workers.start(group)
+            await asyncio.Event().wait()  # until cancelled: a profile may be new
 
     async def finish(self) -> None:
         """Carry out what has begun and drop the rest; returns when nothing is left. Nothing may be submitted any more.
@@ -121,19 +107,17 @@ class Binder:
         `run` must be running, and runs on until it is cancelled.
         """
         self._is_finishing = True
+        for workers in self._workers.values():
+            workers.is_finishing = True
         self._ended()
         await self._finished.wait()
-
-    async def has_room(self) -> None:
-        """Wait until so few decisions are pending that a new one will soon be carried out."""
-        await self._room.wait()
 
     def submit(self, decision: Decision) -> None:
         """Carry out a decision."""
         if decision.holds:
             self._start(self._hold(decision))
         else:
-            self._enqueue(BindingJob(partial(self._carry_out, decision)))
+            self._enqueue(decision, BindingJob(partial(self._carry_out, decision)))
 
     def submit_group(self, decision: GroupDecision) -> None:
         """Carry out the decision on a group."""
@@ -152,11 +136,19 @@ class Binder:
         except Exception as error:
             self._fault("binding", error)
 
-    def _enqueue(self, job: BindingJob) -> None:
-        self.pending += 1
-        self._ready.put_nowait(job)
-        if self.pending >= 4 * self._concurrency:
-            self._room.clear()
+    def workers_of(self, profile: str) -> Workers:
+        """The workers of a profile."""
+        workers = self._workers.get(profile)
+        if workers is None:
+            workers = Workers(profile, self._concurrency, self._metrics, self._profile_listener, self._ended)
+            workers.is_finishing = self._is_finishing
+            self._workers[profile] = workers
+            if self._group is not None:
+                workers.start(self._group)
+        return workers
+
+    def _enqueue(self, decision: Decision, job: BindingJob) -> None:
+        self.workers_of(decision.runtime.name).enqueue(job)
 
     async def _hold(self, decision: Decision) -> None:
         flight = self._pre_flight(decision)
@@ -165,7 +157,7 @@ class Binder:
             return
         status, _ = await asyncio.gather(self._verdict(decision), self._told([decision]))
         if status.is_success:
-            self._enqueue(BindingJob(partial(self._bind, decision)))
+            self._enqueue(decision, BindingJob(partial(self._bind, decision)))
         else:
             self._listener(decision, status)
 
@@ -211,59 +203,6 @@ class Binder:
             return unschedulable(why).by(plugin)
         finally:
             decision.runtime.leave_permit(decision.pod)
-
-    async def _work(self) -> None:
-        """Do one piece of work after the other, until one takes long: then another worker has come in place of this."""
-        worker, loop = asyncio.current_task(), asyncio.get_running_loop()
-        turn = self._turns[worker] = _WorkerTurn()
-        while not turn.is_over:
-            job = await self._ready.get()
-            late = loop.call_later(LONG, self._make_way, turn, worker)
-            try:
-                if not self._is_finishing or job.has_begun():
-                    await job.work()
-            except Exception as error:  # a fault in one unit must not end the work for the others
-                self._fault("binding", error)
-            finally:
-                late.cancel()
-                del job  # it would keep an old configuration in memory while this loop waits
-                self._overdue.pop(turn, None)
-                if turn.is_over:
-                    self.slow -= 1
-                    del self._turns[worker]
-                    if self._overdue:
-                        self._make_way(*next(iter(self._overdue.items())))
-                else:
-                    self._is_done()
-                self._ended()
-
-    def _make_way(self, turn: _WorkerTurn, worker: asyncio.Task[None] | None) -> None:
-        """The work of a worker takes long: another worker does the work that comes next."""
-        if self._group is None or worker is None or worker.cancelling():
-            return
-        if self.slow >= MOST_LONG * self._concurrency:
-            self._overdue[turn] = worker
-            self._give_up_after_bind()
-            return
-        self._overdue.pop(turn, None)
-        turn.is_over = True
-        self.slow += 1
-        self._is_done()
-        self._group.create_task(self._work())
-
-    def _give_up_after_bind(self) -> None:
-        """End the post-bind that takes longest: its pod is bound, and others wait."""
-        for worker, turn in self._after_binds.items():
-            if worker is not None and turn.is_over:
-                del self._after_binds[worker]
-                worker.cancel(GIVEN_UP)
-                return
-
-    def _is_done(self) -> None:
-        """A piece of work counts no more."""
-        self.pending -= 1
-        if self.pending < 2 * self._concurrency:
-            self._room.set()
 
     def _ended(self) -> None:
         """A piece of work has ended."""
@@ -311,7 +250,7 @@ class Binder:
             if barrier.is_open:
                 for member, status in zip(members, statuses, strict=True):
                     if status.is_success:
-                        self._enqueue(BindingJob(partial(self._after, member), lambda: True))
+                        self._enqueue(member, BindingJob(partial(self._after, member), lambda: True))
         finally:
             if barrier.is_open:
                 self._behind_barrier -= 1
@@ -349,7 +288,7 @@ class Binder:
         for member in members:
             answer: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
             answers.append(answer)
-            self._enqueue(BindingJob(partial(_answer, member, step, answer), has_begun))
+            self._enqueue(member, BindingJob(partial(_answer, member, step, answer), has_begun))
         return await asyncio.gather(*answers)
 
     def _observe(self, status: Status, start: float) -> None:
@@ -374,12 +313,13 @@ class Binder:
 
     async def _after(self, decision: Decision) -> None:
         worker = asyncio.current_task()
-        self._after_binds[worker] = self._turns[worker]
+        in_post_bind = self.workers_of(decision.runtime.name).in_post_bind
+        in_post_bind[worker] = None
         try:
             for failure in await decision.runtime.post_bind(decision.cycle, decision.pod, decision.node):
                 log.warning("pod %s is bound, but %s", decision.pod.key, failure.message)
         finally:
-            self._after_binds.pop(worker, None)
+            in_post_bind.pop(worker, None)
 
 
 class _Together:

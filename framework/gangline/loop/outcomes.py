@@ -21,6 +21,7 @@ from gangline.deciding.scheduling import Decision, Rejection, give_back, rejecti
 from gangline.errors import GanglineError
 from gangline.groups.keys import GPU_COUNT
 from gangline.loop.watching import Cluster
+from gangline.loop.workers import ProfileListener
 from gangline.profile.recording import Condition, GroupCondition
 from gangline.queueing.units import Place, Unit
 from gangline.state.pods import PodInfo
@@ -31,7 +32,7 @@ from gangline.telemetry.metrics import Metrics
 log = logging.getLogger(__name__)
 
 
-class Outcomes:
+class Outcomes(ProfileListener):
     """Records the results of decisions."""
 
     def __init__(self, cluster: Cluster, metrics: Metrics) -> None:
@@ -83,6 +84,20 @@ class Outcomes:
         if nominated == pod.nominated_node_name:
             nominated = None
         self._tell(pod, message, rejection.is_error, nominated)
+
+    # Profiles
+
+    def room_changed(self, profile: str, has_room: bool) -> None:
+        """Pods of a profile are decided while its bindings have room for them."""
+        self._queue.pass_by(profile, not has_room)
+        if has_room:
+            self._wake()
+
+    def is_stuck(self, profile: str, message: str) -> None:
+        """No pod of a profile can be bound now: the one that has been in the queue for longest is told why."""
+        unit = next((unit for unit in self._queue if unit.scheduler_name == profile), None)
+        if unit is not None:
+            self._recorder.event(unit.pod, "Warning", "FailedScheduling", message)
 
     # Groups
 

@@ -71,7 +71,7 @@ class Options(msgspec.Struct, frozen=True):
     """Settings that KubeSchedulerConfiguration does not have."""
 
     concurrency: int = 64
-    """Bindings that may run at the same time."""
+    """Bindings of each profile that may run at the same time."""
     identity: str = "gangline"
     """The name of this process, for events and locks; no other process has it."""
     term: Callable[[], Term] = Term
@@ -158,7 +158,7 @@ class Scheduler:
         self.binder = binder = self._new_binder()
         limits = CycleLimits(options.pod_deadline, options.gang_deadline, options.stopwatch)
         self._cycles = SchedulingCycles(self._cluster, metrics, self.decisions, binder, outcomes, limits)
-        self.reporter = Reporter(client, self.recorder, clock, metrics, lambda: binder.pending, self._still_waiting)
+        self.reporter = Reporter(client, self.recorder, clock, metrics, lambda: binder.going_on, self._still_waiting)
         self._confirmations = Confirmations(self._cluster, self._pods, client, metrics, self.informers.watch_pods_anew)
         self._housekeeping = Housekeeping(self.cache, clock, self.informers, self._new_census(), metrics)
         self._rehearsals = Rehearsals(lambda: self.runtimes, self._stands_by, metrics)
@@ -175,6 +175,7 @@ class Scheduler:
             self._options.concurrency,
             self.outcomes.group_finished,
             ExpectedPlacements(self._client).write if self._options.tells_expected_nodes else None,
+            self.outcomes,
         )
 
     def _new_census(self) -> Census:

@@ -117,6 +117,8 @@ class BindingPoints:
 
     async def _answer(self, impl: Implementation, point: str, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """A plugin's verdict; a fault becomes an error status that names the plugin."""
+        call, awaited = (self.profile.name, impl.name, point), self.failures.awaited
+        awaited[call] += 1
         try:
             status: Status | None = await impl.call(cycle, pod, node)
         except BaseException as error:  # a plugin's bug fails its pod, not the scheduler
@@ -128,6 +130,8 @@ class BindingPoints:
             if isinstance(error, ApiError):  # what the API server answers is no fault of the plugin
                 return Status(Code.ERROR, (str(error),), impl.name)
             return Status(Code.ERROR, (str(self.failures.raised(impl.name, point, error)),), impl.name)
+        finally:
+            awaited[call] -= 1
         return SUCCESS if status is None or status is SUCCESS else by(status, impl.name)
 
     @measured("post_bind")

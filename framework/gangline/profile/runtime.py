@@ -2,7 +2,8 @@
 
 The scheduler knows profiles only as a `Runtime`. It has one method for each extension point, which calls the plugins of
 the point in their order and makes one answer from theirs: the first rejection, the first nomination, a sum. Filters and
-scores over all nodes are in `evaluation`, the points of a binding in `binding_points`.
+scores over all nodes are in `evaluation`, reserve and permit in `reserve_points`, the points of a binding in
+`binding_points`.
 
 The calls are compiled already (`compiling`): they measure, check and translate exceptions. So the loops here are plain,
 and a plugin's fault reaches the caller as a PluginError. For the pods of large groups there are variants that do not
@@ -28,16 +29,15 @@ from gangline.errors import DeadlineExceeded, PluginError
 from gangline.failures import cause_of, shown
 from gangline.groups.progress import Progress
 from gangline.profile.answers import narrowed, placements_of
-from gangline.profile.binding_points import BindFirst, BindingPoints, by
+from gangline.profile.binding_points import BindFirst, by
 from gangline.profile.conceding import conceded, may_help
 from gangline.profile.entries import Filtered
 from gangline.profile.evaluation import Evaluator
 from gangline.profile.handle import FrameworkHandle
 from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.measuring import measured
-from gangline.profile.reserving import Reserving
+from gangline.profile.reserve_points import ReservePoints
 from gangline.profile.scoring import Chosen
-from gangline.queueing.waiting import PodAtPermit
 from gangline.state.pods import PodInfo
 from gangline.state.topology import Topology
 from gangline.status import SUCCESS, Code, ScoreColumn, Status, unschedulable
@@ -47,7 +47,7 @@ GROUPS = "PodGroups"
 """Stands for a group as a whole among the names of the plugins that reject a unit."""
 
 
-class Runtime(BindingPoints):
+class Runtime(ReservePoints):
     """A profile, its evaluator and its handle."""
 
     def __init__(
@@ -64,8 +64,6 @@ class Runtime(BindingPoints):
         self.evaluator = Evaluator(profile, handle.state.nodes, ties, workload=handle.workload)
         self._trackers = handle.state.trackers
         self.algorithm_seconds = metrics.algorithm.series(profile.name)
-        self.reserving = Reserving(self._at("reserve") + self._at("permit"), self.failures)
-        """Reserve and permit for the members of groups."""
         self.group_seconds = metrics.group_decision.series(profile.name)
         handle.plugins_are_built(self)
 
@@ -318,72 +316,6 @@ class Runtime(BindingPoints):
         waiting = attempt.pods if is_hopeless else ()
         given_up = {pod.uid: "" for pod in waiting if pod.row < 0 and pod.nominated_node_name}
         return given_up, "; ".join(each.rstrip(".") for each in said if each)
-
-    @measured("reserve")
-    def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
-        """Let plugins reserve what the pod takes; the first rejection counts, and `unreserve` undoes the reservations.
-
-        Raises PluginError.
-        """
-        for impl in self._at("reserve"):
-            if impl.name in cycle.skipped:
-                continue
-            status = impl.call(cycle, pod, node)
-            if status is not None and not status.is_success:
-                return by(status, impl.name)
-        return SUCCESS
-
-    def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
-        """Give back what was reserved, in reverse order; the pod is no longer held at permit.
-
-        An exception of one plugin does not stop the others; the first PluginError is raised at the end.
-        """
-        self.leave_permit(pod)
-        errors = []
-        for impl in reversed(self._at("unreserve")):
-            try:
-                impl.call(cycle, pod, node)
-            except PluginError as error:  # the other plugins must give back as well
-                errors.append(error)
-        if errors:
-            raise errors[0]
-
-    @measured("permit")
-    def permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, dict[str, float]]:
-        """The verdict, and for each plugin that holds the pod the longest time in seconds. Raises PluginError.
-
-        A pod that a plugin holds waits at permit until `leave_permit` or `unreserve` is called.
-        """
-        holds: dict[str, float] = {}
-        for impl in self._at("permit"):
-            if impl.name in cycle.skipped:
-                continue
-            status = impl.call(cycle, pod, node)
-            if status is None or status.is_success:
-                continue
-            if status.code is not Code.WAIT:
-                return by(status, impl.name), {}
-            holds[impl.name] = status.timeout
-        self._hold(pod, node, holds)
-        return SUCCESS, holds
-
-    def reserve_and_permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, dict[str, float]]:
-        """As `Reserving.one`; a pod that a plugin holds waits at permit, as after `permit`."""
-        status, holds = self.reserving.one(cycle, pod, node)
-        self._hold(pod, node, holds)
-        return status, holds
-
-    def _hold(self, pod: PodInfo, node: str, holds: Mapping[str, float]) -> None:
-        if holds:
-            self.handle.waiting.add(PodAtPermit(pod, node, holds))
-
-    def at_permit(self, pod: PodInfo) -> PodAtPermit | None:
-        """The pod as it waits at permit, with its verdict if there is one; None if no plugin has held it."""
-        return self.handle.waiting.get(pod.uid)
-
-    def leave_permit(self, pod: PodInfo) -> None:
-        """The verdict on the pod is known: it waits at permit no longer."""
-        self.handle.waiting.remove(pod.uid)
 
 
 def first_grouping(runtimes: Iterable[Runtime]) -> Runtime | None:

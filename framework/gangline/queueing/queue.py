@@ -214,7 +214,7 @@ class SchedulingQueue:
 
     @property
     def has_active(self) -> bool:
-        """Whether a unit can be tried now, or units are to be moved before."""
+        """Whether a unit can be tried now, or units are to be moved before; units that others pass do not count."""
         return self._moving.has_work
 
     def counts(self) -> dict[str, int]:
@@ -246,6 +246,10 @@ class SchedulingQueue:
     def spent(self, namespace: str, seconds: float, now: float) -> None:
         """Deciding units of a namespace has taken this many seconds: see `turns`."""
         self._moving.active.spent(namespace, seconds, now)
+
+    def pass_by(self, profile: str, is_passed: bool) -> None:
+        """Whether the active units of a profile wait, and units of other profiles pass them."""
+        self._moving.active.pass_by(profile, is_passed)
 
     def done(self, unit: Unit) -> None:
         """The unit was bound and no longer waits."""

@@ -6,8 +6,9 @@ Rules:
 - A namespace may use ALLOWANCE seconds of deciding at once, and SHARE seconds of each second after that (a token
   bucket). A namespace that has used more is late: the units of other namespaces pass its units, unless its units have
   the higher priority.
-- The units of one namespace keep their order among themselves. No unit waits while the scheduler has nothing else to
-  do.
+- The units of all other profiles pass those of a profile of which too many pods are being bound.
+- The units of one namespace and profile keep their order among themselves. No other unit waits while the scheduler has
+  nothing else to do.
 """
 
 from __future__ import annotations
@@ -31,46 +32,82 @@ _Entry = tuple[tuple[float, ...], int, int, Unit]
 """The sort key of a unit, the number of its arrival, a number that no other entry has, and the unit."""
 
 
-class Turns:
-    """A heap of units, and a second heap of the units whose namespace is late."""
+class _ProfileTurns:
+    """The units of one profile: a heap, and a second heap of the units whose namespace is late."""
 
     def __init__(self) -> None:
-        self._due: list[_Entry] = []
-        self._most = FEWEST
-        """When the heap has more entries than this, the entries of units that are gone are dropped."""
-        self._late: list[tuple[tuple[float, ...], int, int, Unit, str]] = []
-        self._late_of: Counter[str] = Counter()
+        self.due: list[_Entry] = []
+        self.most = FEWEST
+        """When `due` has more entries than this, the entries of units that are gone are dropped."""
+        self.late: list[_Entry] = []
+        self.late_of: Counter[str] = Counter()
+        """The entries in `late`, by namespace."""
+
+
+class Turns:
+    """The active units of all profiles."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, _ProfileTurns] = {}
+        """By the name of the profile."""
+        self._passed: set[str] = set()
         self._spent: dict[str, tuple[float, float]] = {}
         """For each namespace the seconds that it owed when it last used time, and the time of that."""
         self._number = itertools.count()
 
     def __len__(self) -> int:
-        return len(self._due) + len(self._late)
+        """The number of entries, without those of profiles that are passed."""
+        return sum(len(each.due) + len(each.late) for name, each in self._of.items() if name not in self._passed)
 
     def __iter__(self) -> Iterator[Unit]:
-        yield from [entry[3] for entry in self._due] + [entry[3] for entry in self._late]
+        for each in self._of.values():
+            yield from [entry[3] for entry in (*each.due, *each.late)]
+
+    def pass_by(self, profile: str, is_passed: bool) -> None:
+        """Whether the units of a profile wait until they are no longer passed."""
+        if is_passed:
+            self._passed.add(profile)
+        else:
+            self._passed.discard(profile)
 
     def push(self, key: tuple[float, ...], unit: Unit) -> None:
         """Add a unit that is to be tried."""
-        heapq.heappush(self._due, (key, unit.arrival, next(self._number), unit))
-        self._most = without_void(self._due, _is_active, self._most)
+        turns = self._of.get(unit.scheduler_name)
+        if turns is None:
+            turns = self._of[unit.scheduler_name] = _ProfileTurns()
+        heapq.heappush(turns.due, (key, unit.arrival, next(self._number), unit))
+        turns.most = without_void(turns.due, _is_active, turns.most)
 
     def pop(self, now: float) -> Unit | None:
         """The unit to try next; None when there is no unit."""
-        while self._due:
-            if self._late and self._late[0][3].pod.priority > self._due[0][3].pod.priority:
-                break
-            entry = heapq.heappop(self._due)
-            namespace = entry[3].pod.namespace
-            if not self._late_of.get(namespace) and self._owes(namespace, now) <= ALLOWANCE:
-                return entry[3]
-            heapq.heappush(self._late, (*entry, namespace))
-            self._late_of[namespace] += 1
-        if not self._late:
+        due = late = None
+        for name, turns in self._of.items():
+            if name in self._passed:
+                continue
+            self._set_late_aside(turns, now)
+            if turns.due and (due is None or turns.due[0] < due.due[0]):
+                due = turns
+            if turns.late and (late is None or turns.late[0] < late.late[0]):
+                late = turns
+        if due is not None and (late is None or late.late[0][3].pod.priority <= due.due[0][3].pod.priority):
+            return heapq.heappop(due.due)[3]
+        if late is None:
             return None
-        *_, unit, namespace = heapq.heappop(self._late)
-        self._late_of[namespace] -= 1
+        unit = heapq.heappop(late.late)[3]
+        late.late_of[unit.pod.namespace] -= 1
         return unit
+
+    def _set_late_aside(self, turns: _ProfileTurns, now: float) -> None:
+        """Move units whose namespace is late, until the first unit is another one or may not be passed."""
+        while turns.due:
+            unit = turns.due[0][3]
+            if turns.late and turns.late[0][3].pod.priority > unit.pod.priority:
+                return
+            namespace = unit.pod.namespace
+            if not turns.late_of.get(namespace) and self._owes(namespace, now) <= ALLOWANCE:
+                return
+            heapq.heappush(turns.late, heapq.heappop(turns.due))
+            turns.late_of[namespace] += 1
 
     def spent(self, namespace: str, seconds: float, now: float) -> None:
         """Deciding units of the namespace has taken this many seconds."""

@@ -2,8 +2,8 @@
 
 Informers write nodes, pods and other objects into the cache. The scheduler writes its decisions: it assumes a pod on
 its node before the API server has confirmed the binding, so that the next decision counts the pod already. Plugins read
-the cache, and subscribe to its changes. Every placement and removal of a pod goes through `place` and `unplace`, which
-update the columns and call the trackers.
+the cache, and subscribe to its changes. Every placement and removal of a pod goes through `placing`, which updates the
+columns and calls the trackers.
 
 Rules:
 - Only watch events and assumptions change the cache, one at a time, in one thread.
@@ -24,18 +24,19 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from gangline.errors import GanglineError, InvalidObject
-from gangline.failures import Failures, being_built, cause_of, name_of
+from gangline.failures import Failures, being_built, name_of
 from gangline.model import HasMetadata, Node, Pod
 from gangline.state.changes import NODE
 from gangline.state.interning import Interner
 from gangline.state.node_view import NodeView
 from gangline.state.nodes import MOST_PODS, Nodes
+from gangline.state.placing import PlacedPods
 from gangline.state.pods import PodInfo
 from gangline.state.resource_axis import ResourceAxis
 from gangline.state.scopes import Listeners, Scopes, Shared, Sharing
 from gangline.state.slots import name_node, nominate, remember_group
 from gangline.state.stores import Kind, Store
-from gangline.state.tracking import NodeListener, Tracker, Trackers, check_methods, heard
+from gangline.state.tracking import NodeListener, Tracker, check_methods, heard
 from gangline.state.transaction import Transaction, UndoLog
 
 ASSUMED_LIFETIME = 30.0
@@ -50,22 +51,18 @@ def _nobody(uid: str) -> None:
     """Nobody has to hear of places."""
 
 
-class Cache:
+class Cache(PlacedPods):
     """Nodes, pods, assumptions, and a store for every other kind of object."""
 
     def __init__(self, failures: Failures | None = None) -> None:
         axis = ResourceAxis()
-        self.failures = failures or Failures()
-        self.nodes = Nodes(axis)
+        super().__init__(Nodes(axis), failures or Failures())
         self.interner = Interner(axis)
-        self._pods: dict[str, PodInfo] = {}
         self._heed: Callable[[str], None] = _nobody
         self._assumed: dict[str, float | None] = {}
         self._uprooted: set[str] = set()
         """Assumed pods whose node has been deleted since."""
         self._homeless: dict[str, dict[str, PodInfo]] = {}
-        self.trackers = Trackers(self.failures)
-        self._told = self.trackers.told
         self.scopes = Scopes()
         self.sharing = Sharing(self.scopes)
         self.node_listeners: Listeners[NodeListener] = Listeners(self.scopes)
@@ -230,74 +227,6 @@ class Cache:
             self._foresight -= 1
             if not self._foresight:
                 self.trackers.foresee(False)
-
-    # Moving pods
-
-    def place(self, pod: PodInfo, row: int) -> None:
-        """Put a pod on a row. If a tracker cannot take the pod, raises PluginError and changes nothing.
-
-        Raises ValueError if the pod is on a row already, under another record.
-        """
-        self._check_absent(pod)
-        self.nodes.place(pod, row)
-        self._tell_of(pod, row)
-
-    def _tell_of(self, pod: PodInfo, row: int) -> None:
-        """Tell the trackers of a pod that is on a row now. If one cannot take the pod, take it off: PluginError."""
-        told = self._told(pod.cls)
-        try:
-            for add in told.adds:
-                add(pod, row)
-        except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
-            failed = add  # pyright: ignore[reportPossiblyUnboundVariable]  # only trackers raise
-            found = self.trackers.take_back(told, failed, pod, row, error)
-            self.nodes.unplace(pod)
-            raise found from cause_of(error)
-
-    def place_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> None:
-        """Put pods of one class on rows, all of them or none. Raises PluginError and ValueError as `place` does."""
-        if not self._pods.keys().isdisjoint([pod.uid for pod in pods]):
-            for pod in pods:
-                self._check_absent(pod)
-        self.nodes.place_all(pods, rows)
-        try:
-            self.trackers.add_all(self._told(pods[0].cls), pods, rows)
-        except BaseException:
-            for pod in reversed(pods):
-                self.nodes.unplace(pod)
-            raise
-
-    def _check_absent(self, pod: PodInfo) -> None:
-        """Raise ValueError if another record of the pod is on a row: both would count, and one removal end both."""
-        known = self._pods.get(pod.uid)
-        if known is not None and known.slot is not pod.slot and known.row >= 0:
-            raise ValueError(f"{pod.key} cannot be put on a row: it is on row {known.row} already")
-
-    def put_back(self, pod: PodInfo, row: int) -> None:
-        """Put a pod back on the row where it was; this cannot fail."""
-        self.nodes.place(pod, row)
-        told = self._told(pod.cls)
-        try:
-            for add in told.adds:
-                add(pod, row)
-        except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
-            failed = add  # pyright: ignore[reportPossiblyUnboundVariable]  # only trackers raise
-            self.trackers.go_on(told.adds, failed, pod, row, error)
-
-    def unplace(self, pod: PodInfo) -> None:
-        """Take a pod off its row. Every removal goes through this method; it cannot fail."""
-        self._tell_off(pod, pod.row)
-        self.nodes.unplace(pod)
-
-    def _tell_off(self, pod: PodInfo, row: int) -> None:
-        """Tell the trackers that a pod leaves its row; this cannot fail."""
-        told = self._told(pod.cls)
-        try:
-            for remove in told.removes:
-                remove(pod, row)
-        except BaseException as error:  # a plugin may raise anything, and must not stop the scheduler
-            failed = remove  # pyright: ignore[reportPossiblyUnboundVariable]  # only trackers raise
-            self.trackers.go_on(told.removes, failed, pod, row, error)
 
     # Watch events
 

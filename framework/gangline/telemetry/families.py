@@ -102,6 +102,11 @@ FAULTS = Described(
     "Faults of the scheduler itself, by what it was doing; each is in the log with its traceback.",
     ("doing",),
 )
+LONG_BINDINGS = Described(
+    "gangline_long_bindings",
+    "Steps of bindings that take longer than a second now.",
+    ("profile",),
+)
 SET_ASIDE = Described(
     "gangline_set_aside_objects",
     "Objects that cannot be used and are set aside until they change.",

@@ -125,6 +125,7 @@ class Metrics:
         registry.register(_InUse(self))
         self.invalid_objects = Counter(*families.INVALID_OBJECTS, registry=registry)
         self.faults = Counter(*families.FAULTS, registry=registry)
+        self.long_bindings = Gauge(*families.LONG_BINDINGS, registry=registry)
         self.set_aside = Gauge(*families.SET_ASIDE, registry=registry)
         self.informer_relists = Gauge(*families.INFORMER_RELISTS, registry=registry)
         self.events_dropped = Counter(*families.EVENTS_DROPPED, registry=registry)

@@ -8,7 +8,8 @@ import logging
 import pytest
 
 from gangline.kube.resources import NODES, PODS
-from gangline.loop.binding import Binder, BindingJob
+from gangline.loop.binding import Binder
+from gangline.loop.workers import BindingJob
 from gangline.simulate import SimulatedCluster
 from gangline.telemetry.metrics import Metrics
 from gangline.testing import FakeClock, make_node, make_pod
@@ -52,9 +53,9 @@ async def test_a_binding_whose_end_cannot_be_noted_leaves_the_binder_at_work() -
     async def good() -> None:
         done.set()
 
-    binder._enqueue(BindingJob(bad))
+    binder.workers_of("p").enqueue(BindingJob(bad))
     binder._start(bad())
-    binder._enqueue(BindingJob(good))
+    binder.workers_of("p").enqueue(BindingJob(good))
     running = asyncio.create_task(binder.run())
     async with asyncio.timeout(10):
         await done.wait()

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gangline import PodInfo, hookimpl
-from gangline.loop.binding import LONG, MOST_LONG
+from gangline.loop.workers import LONG, MOST_LONG
 from gangline.simulate import VirtualClock, run
 from gangline_plugins.default_binder import DefaultBinder
 

@@ -11,8 +11,10 @@ from gangline.testing import make_pod
 CACHE = Cache()
 
 
-def push(turns: Turns, name: str, namespace: str, since: float, priority: int = 0) -> None:
-    pod = CACHE.record(make_pod(name, namespace=namespace, priority=priority))
+def push(
+    turns: Turns, name: str, namespace: str, since: float, priority: int = 0, profile: str = "default-scheduler"
+) -> None:
+    pod = CACHE.record(make_pod(name, namespace=namespace, priority=priority, scheduler_name=profile))
     turns.push((-priority, since), Unit([pod], added=since, place=Place.ACTIVE))
 
 
@@ -93,3 +95,28 @@ def test_units_that_are_gone_are_dropped_though_nobody_takes_any() -> None:
     assert [name for name in order(turns, 0.0) if int(name[2:]) % 5 == 0] == [
         f"p-{n}" for n in range(5 * FEWEST - 5, -1, -5)
     ]
+
+
+def test_the_units_of_all_profiles_are_in_one_order() -> None:
+    turns = Turns()
+    turns.spent("flood", 60.0, 1.0)
+    for n in range(4):
+        push(turns, f"late-{n}", "flood", float(n), profile="xy"[n % 2])
+        push(turns, f"p-{n}", "other", float(n), priority=n // 2, profile="yx"[n % 2])
+    push(turns, "important", "flood", 9.0, priority=9, profile="x")
+
+    due = ["p-2", "p-3", "p-0", "p-1"]
+    assert order(turns, 1.0) == ["important", *due, "late-0", "late-1", "late-2", "late-3"]
+
+
+def test_other_units_pass_those_of_a_profile_until_its_turn_comes_again() -> None:
+    turns = Turns()
+    for n in range(3):
+        push(turns, f"stuck-{n}", "a", float(n), priority=9, profile="stuck")
+        push(turns, f"p-{n}", "a", float(n), profile="whole")
+
+    turns.pass_by("stuck", True)
+    assert len(turns) == 3 and len(list(turns)) == 6
+    assert order(turns, 5.0) == ["p-0", "p-1", "p-2"] and len(turns) == 0
+    turns.pass_by("stuck", False)
+    assert order(turns, 5.0) == ["stuck-0", "stuck-1", "stuck-2"]

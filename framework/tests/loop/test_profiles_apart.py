@@ -1,0 +1,151 @@
+"""A profile whose plugin never returns from a binding harms no pod of another profile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from gangline import hookimpl
+from gangline.kube.resources import NODES, PODS
+from gangline.loop.scheduler import Options
+from gangline.loop.workers import LONG, MOST_LONG
+from gangline.simulate import SimulatedClient, SimulatedCluster
+from gangline.testing import make_node, make_pod
+
+PLACES = 2
+ENDLESS = (MOST_LONG + 1) * PLACES
+"""Bindings of one profile that may be under way although none ends."""
+PROFILES = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: whole
+- schedulerName: stuck
+  plugins:
+    multiPoint: {enabled: [{name: Endless}]}
+"""
+ENDLESS_BIND = (
+    PROFILES
+    + """\
+    bind: {enabled: [{name: Endless}], disabled: [{name: "*"}]}
+"""
+)
+
+
+def endless(point: str) -> type[Any]:
+    """A plugin that never returns at this point."""
+
+    async def call(self: Any) -> None:
+        await asyncio.Event().wait()
+
+    return type("Endless", (), {"name": "Endless", point: hookimpl(call)})
+
+
+def filled(cluster: SimulatedCluster, waiting: int = 0) -> None:
+    cluster.create(NODES, make_node("n", cpu=200, pods=1000))
+    cluster.create(PODS, *(make_pod(f"hangs-{i}", scheduler_name="stuck") for i in range(ENDLESS + waiting)))
+
+
+@pytest.mark.parametrize("point", ["pre_bind", "bind", "post_bind"])
+def test_pods_of_another_profile_are_bound_at_once(point: str) -> None:
+    cluster = SimulatedCluster()
+    filled(cluster, waiting=20 * PLACES)
+
+    async def story() -> list[float]:
+        client = SimulatedClient(cluster.server, latency={"bind": 0.1})
+        options = Options(seed=1, concurrency=PLACES)
+        profiles = ENDLESS_BIND if point == "bind" else PROFILES
+        took = []
+        async with cluster.scheduling(profiles, client, plugins=[endless(point)], options=options):
+            for pause in (0.1, (MOST_LONG + 3) * LONG):  # while places are left, and afterwards
+                await asyncio.sleep(pause)
+                names = [f"good-{len(took)}-{i}" for i in range(10 * PLACES)]
+                cluster.create(PODS, *(make_pod(name, scheduler_name="whole") for name in names))
+                took.append(await cluster.until(lambda names=names: set(names) <= set(cluster.bound())))
+        return took
+
+    assert max(cluster.play(story)) <= 10 * 0.1 + 0.2
+
+
+def test_what_users_see_of_another_profile_is_written_at_once() -> None:
+    cluster = SimulatedCluster()
+    filled(cluster)
+
+    async def story() -> float:
+        options = Options(seed=1, concurrency=PLACES)
+        async with cluster.scheduling(ENDLESS_BIND, plugins=[endless("bind")], options=options):
+            await asyncio.sleep((MOST_LONG + 3) * LONG)
+            names = [f"big-{i}" for i in range(20)]
+            cluster.create(PODS, *(make_pod(name, cpu=1000, scheduler_name="whole") for name in names))
+            return await cluster.until(lambda: all(map(cluster.message, names)))
+
+    assert cluster.play(story) < 1.0
+
+
+def test_the_profile_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = SimulatedCluster()
+    filled(cluster, waiting=10 * PLACES)
+    message = f'profile "stuck": {ENDLESS} bindings take long, so no other pod of this profile is bound'
+    message += f"; plugin Endless at bind has not returned {ENDLESS} times"
+
+    async def story() -> tuple[float | None, ...]:
+        options = Options(seed=1, concurrency=PLACES)
+        async with cluster.scheduling(ENDLESS_BIND, plugins=[endless("bind")], options=options) as scheduler:
+            await cluster.until(lambda: message in cluster.notes())
+            value = scheduler.metrics.registry.get_sample_value
+            return tuple(value("gangline_long_bindings", {"profile": name}) for name in ("stuck", "whole"))
+
+    with caplog.at_level(logging.WARNING):
+        assert cluster.play(story) == (ENDLESS, None)
+
+    assert caplog.text.count(message) == 1
+
+
+def test_a_profile_goes_on_when_its_bindings_end() -> None:
+    cluster = SimulatedCluster()
+    filled(cluster, waiting=10 * PLACES)
+    released = asyncio.Event()
+
+    class Endless:
+        name = "Endless"
+
+        @hookimpl
+        async def pre_bind(self) -> None:
+            await released.wait()
+
+    async def story() -> None:
+        options = Options(seed=1, concurrency=PLACES)
+        async with cluster.scheduling(PROFILES, plugins=[Endless], options=options) as scheduler:
+            await asyncio.sleep((MOST_LONG + 3) * LONG)
+            assert not cluster.bound()
+            released.set()
+            await cluster.until(lambda: len(cluster.bound()) == ENDLESS + 10 * PLACES, seconds=2)
+            assert scheduler.metrics.registry.get_sample_value("gangline_long_bindings", {"profile": "stuck"}) == 0
+
+    cluster.play(story)
+
+
+def test_a_profile_whose_bindings_are_slow_but_not_long_harms_no_other() -> None:
+    cluster = SimulatedCluster()
+    filled(cluster)
+
+    class Endless:
+        name = "Endless"
+
+        @hookimpl
+        async def pre_bind(self) -> None:
+            await asyncio.sleep(0.9 * LONG)
+
+    async def story() -> float:
+        async with cluster.scheduling(PROFILES, plugins=[Endless], options=Options(seed=1, concurrency=PLACES)):
+            await asyncio.sleep(1.0)
+            names = [f"good-{i}" for i in range(20)]
+            cluster.create(PODS, *(make_pod(name, scheduler_name="whole") for name in names))
+            took = await cluster.until(lambda: set(names) <= set(cluster.bound()))
+            await cluster.until(lambda: len(cluster.bound()) == ENDLESS + len(names))
+            return took
+
+    assert cluster.play(story) <= 0.2
