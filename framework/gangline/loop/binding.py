@@ -74,6 +74,8 @@ class Binder:
         self._behind_barrier = 0
         self._is_finishing = False
         self._finished = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
 
     @property
     def pending(self) -> int:
@@ -112,6 +114,10 @@ class Binder:
         self._ended()
         await self._finished.wait()
 
+    async def has_room(self) -> None:
+        """Wait until so few decisions are pending that a new one will soon be carried out."""
+        await self._room.wait()
+
     def submit(self, decision: Decision) -> None:
         """Carry out a decision."""
         if decision.holds:
@@ -140,12 +146,16 @@ class Binder:
         """The workers of a profile."""
         workers = self._workers.get(profile)
         if workers is None:
-            workers = Workers(profile, self._concurrency, self._metrics, self._profile_listener, self._ended)
+            workers = Workers(profile, self._concurrency, self._metrics, self._profile_listener, self._ended, self._look_at_room)
             workers.is_finishing = self._is_finishing
             self._workers[profile] = workers
             if self._group is not None:
                 workers.start(self._group)
         return workers
+
+    def _look_at_room(self) -> None:
+        has_room = all([workers.has_room for workers in self._workers.values()])
+        (self._room.set if has_room else self._room.clear)()
 
     def _enqueue(self, decision: Decision, job: BindingJob) -> None:
         self.workers_of(decision.runtime.name).enqueue(job)

@@ -87,10 +87,10 @@ class Outcomes(ProfileListener):
 
     # Profiles
 
-    def room_changed(self, profile: str, has_room: bool) -> None:
-        """Pods of a profile are decided while its bindings have room for them."""
-        self._queue.pass_by(profile, not has_room)
-        if has_room:
+    def passed(self, profile: str, is_passed: bool) -> None:
+        """Pods of a profile of which too many bindings take long wait, and those of other profiles pass them."""
+        self._queue.pass_by(profile, is_passed)
+        if not is_passed:
             self._wake()
 
     def is_stuck(self, profile: str, message: str) -> None:

@@ -77,6 +77,7 @@ class SchedulingCycles:
     async def run(self) -> None:
         """Decide until cancelled."""
         while True:
+            await self._binder.has_room()
             if self._long.due_in(self._clock.monotonic(), self._queue.has_active) == 0.0:
                 self._go_on_guarded()
             until, now = self._limits.stopwatch() + SLICE, self._clock.monotonic()

@@ -4,8 +4,12 @@ Work that takes long gives its place to the work that comes next: a plugin may w
 or for ever because of a bug. If too much work takes long, it keeps its place. Then the post-bind that takes longest is
 cancelled for each place that is kept: pods must not wait for pods that are bound.
 
-Each profile has workers of its own, so a plugin that never returns keeps only the pods of its own profile waiting. When
-all places are kept, the profile is stuck: that is logged and told, and a gauge counts the work that takes long.
+Each profile has workers of its own, so a plugin that never returns keeps only the pods of its own profile waiting:
+- A profile is full while four times as much work waits as there are places. Nothing is decided then, because pods are
+  decided in the order of the queue, whatever their profile.
+- If as much of its work takes long as there are places, its pods are passed: the scheduler decides the pods of other
+  profiles, until little work waits again.
+- When all places are kept, the profile is stuck: that is logged and told, and a gauge counts the work that takes long.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -42,8 +47,8 @@ class BindingJob(NamedTuple):
 class ProfileListener:
     """Is told about the work of each profile."""
 
-    def room_changed(self, profile: str, has_room: bool) -> None:
-        """Whether so little work is pending that a new piece will soon be carried out."""
+    def passed(self, profile: str, is_passed: bool) -> None:
+        """Whether pods of other profiles pass those of this one now."""
 
     def is_stuck(self, profile: str, message: str) -> None:
         """The profile does no work any more until some of its work has ended."""
@@ -53,9 +58,15 @@ class Workers:
     """Carry out the work of a profile; work that takes long does not count against `places`."""
 
     def __init__(
-        self, profile: str, places: int, metrics: Metrics, listener: ProfileListener, on_end: Callable[[], None]
+        self,
+        profile: str,
+        places: int,
+        metrics: Metrics,
+        listener: ProfileListener,
+        on_end: Callable[[], None],
+        on_room: Callable[[], None],
     ) -> None:
-        """`on_end` is called whenever a piece of work has ended."""
+        """`on_end` is called whenever a piece of work has ended, `on_room` when `has_room` may have changed."""
         self._profile = profile
         self._places = places
         self._fault = metrics.fault
@@ -63,10 +74,13 @@ class Workers:
         self._gauge = metrics.long_bindings
         self._listener = listener
         self._on_end = on_end
-        self._ready: asyncio.Queue[BindingJob] = asyncio.Queue()
+        self._on_room = on_room
+        self._ready: deque[BindingJob] = deque()
         self._group: asyncio.TaskGroup | None = None
         self.pending = 0
         """The pieces of work that wait or are carried out, without those that have given their places away."""
+        self._working = 0
+        """The workers that have a place."""
         self.is_finishing = False
         """Whether only work that has begun is carried out."""
         self.in_post_bind: dict[asyncio.Task[Any] | None, None] = {}
@@ -77,13 +91,18 @@ class Workers:
         """The workers whose work takes long, but keeps its place, because too much has none; the first one has waited
         longest.
         """
-        self._has_room = True
+        self._is_full = self._is_passed = False
         self._told_at = -math.inf
 
     @property
     def slow(self) -> int:
         """The pieces of work that take long and have given their places away."""
         return len(self._long)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether so little work waits that a new piece will soon be carried out, or the profile is passed."""
+        return not self._is_full or self._is_passed
 
     @property
     def is_stuck(self) -> bool:
@@ -94,22 +113,30 @@ class Workers:
         """Work until the group ends; work that is carried out then is interrupted."""
         self._group = group
         for _ in range(self._places):
-            group.create_task(self._work())
+            self._go_on()
 
     def enqueue(self, job: BindingJob) -> None:
         """Carry out a piece of work as soon as there is a place for it."""
         self.pending += 1
-        self._ready.put_nowait(job)
-        if self._has_room and self.pending >= 4 * self._places:
-            self._has_room = False
-            self._listener.room_changed(self._profile, False)
+        self._ready.append(job)
+        self._go_on()
+        if not self._is_full and self.pending >= 4 * self._places:
+            self._is_full = True
+            self._look_at_room()
+
+    def _go_on(self) -> None:
+        """Have another worker if there is a place and work for it."""
+        if self._ready and self._working < self._places and self._group is not None:
+            self._working += 1
+            self._group.create_task(self._work())
 
     async def _work(self) -> None:
-        """Do one piece of work after the other, until one takes long: then another worker has come in place of this."""
+        """Do one piece of work after the other while there is some, until one takes long: then another worker has come
+        in place of this.
+        """
         worker, loop = asyncio.current_task(), asyncio.get_running_loop()
-        is_over = False
-        while not is_over:
-            job = await self._ready.get()
+        while self._ready:
+            job = self._ready.popleft()
             late = loop.call_later(LONG, self._make_way, worker)
             try:
                 if not self.is_finishing or job.has_begun():
@@ -118,8 +145,10 @@ class Workers:
                 self._fault("binding", error)
             finally:
                 late.cancel()
-                del job  # it would keep an old configuration in memory while this loop waits
-                is_over = self._ended(worker)
+                has_no_place = self._ended(worker)
+            if has_no_place:
+                return
+        self._working -= 1
 
     def _ended(self, worker: asyncio.Task[Any] | None) -> bool:
         """The work of a worker has ended; returns whether it had given its place away."""
@@ -151,7 +180,8 @@ class Workers:
         self._long.add(worker)
         self._count()
         self._is_done()
-        self._group.create_task(self._work())
+        self._working -= 1
+        self._go_on()
 
     def _gave_up_post_bind(self) -> bool:
         """End the post-bind that takes longest: its pod is bound, and others wait. Returns whether there is one."""
@@ -165,9 +195,17 @@ class Workers:
     def _is_done(self) -> None:
         """A piece of work is pending no longer."""
         self.pending -= 1
-        if not self._has_room and self.pending < 2 * self._places:
-            self._has_room = True
-            self._listener.room_changed(self._profile, True)
+        if self._is_full:
+            self._is_full = self.pending >= 2 * self._places
+            self._look_at_room()
+
+    def _look_at_room(self) -> None:
+        """Tell of a change of what waits for this profile."""
+        is_passed = self._is_full and (self._is_passed or self.slow + len(self._kept) >= self._places)
+        if is_passed != self._is_passed:
+            self._is_passed = is_passed
+            self._listener.passed(self._profile, is_passed)
+        self._on_room()
 
     def _count(self) -> None:
         self._gauge.labels(self._profile).set(self.slow + len(self._kept))

@@ -16,7 +16,6 @@ from gangline.deciding.group_decisions import GroupDecision
 from gangline.deciding.scheduling import Decision
 from gangline.errors import Conflict
 from gangline.loop.binding import Binder
-from gangline.loop.workers import ProfileListener
 from gangline.profile.binding_points import TOO_LATE
 from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
@@ -225,33 +224,23 @@ async def test_no_more_than_so_many_are_bound_at_a_time() -> None:
     assert max(busy) <= 3
 
 
-class RoomDiary(ProfileListener):
-    """Writes down what is told about the room of profiles."""
-
-    def __init__(self) -> None:
-        self.told: list[bool] = []
-
-    def room_changed(self, profile: str, has_room: bool) -> None:
-        self.told.append(has_room)
-
-
 async def test_there_is_no_room_while_too_many_are_pending() -> None:
     plugin, gates, _ = slow()
-    bench, room = Bench(plugin, concurrency=1), RoomDiary()
-    bench.binder = Binder(bench.listen, FakeClock(), bench.metrics, 1, profile_listener=room)
-    async with running(bench):
+    async with running(Bench(plugin, concurrency=1)) as bench:
+        room = [asyncio.create_task(bench.binder.has_room())]
+        await until(room[0].done)
         for i in range(4):
-            assert not room.told
             bench.submit(f"p{i}")
+        room.append(asyncio.create_task(bench.binder.has_room()))
         for i in range(2):
             await until(partial(lambda n: len(gates) > n, i))
-            assert room.told == [False] and bench.binder.pending == 4 - i
+            assert not room[1].done() and bench.binder.pending == 4 - i
             gates[i].set()
         await until(lambda: len(gates) > 2)
-        assert room.told == [False]
+        assert not room[1].done()
         gates[2].set()
 
-        await until(lambda: room.told == [False, True])
+        await until(room[1].done)
         assert bench.binder.pending <= 1
 
 
