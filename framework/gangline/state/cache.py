@@ -35,7 +35,7 @@ from gangline.state.resource_axis import ResourceAxis
 from gangline.state.scopes import Listeners, Scopes, Shared, Sharing
 from gangline.state.slots import name_node, nominate, remember_group
 from gangline.state.stores import Kind, Store
-from gangline.state.tracking import NodeListener, Tracker, Trackers, check_methods, heard
+from gangline.state.tracking import NodeListener, ToldTrackers, Tracker, Trackers, check_methods, heard
 from gangline.state.transaction import Transaction, UndoLog
 
 ASSUMED_LIFETIME = 30.0
@@ -240,11 +240,10 @@ class Cache:
         """
         self._check_absent(pod)
         self.nodes.place(pod, row)
-        self._tell_of(pod, row)
+        self._tell_of(pod, row, self._told(pod.cls))
 
-    def _tell_of(self, pod: PodInfo, row: int) -> None:
-        """Tell the trackers of a pod that is on a row now. If one cannot take the pod, take it off: PluginError."""
-        told = self._told(pod.cls)
+    def _tell_of(self, pod: PodInfo, row: int, told: ToldTrackers) -> None:
+        """Tell trackers of a pod that is on a row now. If one cannot take the pod, take it off: PluginError."""
         try:
             for add in told.adds:
                 add(pod, row)
@@ -286,12 +285,11 @@ class Cache:
 
     def unplace(self, pod: PodInfo) -> None:
         """Take a pod off its row. Every removal goes through this method; it cannot fail."""
-        self._tell_off(pod, pod.row)
+        self._tell_off(pod, pod.row, self._told(pod.cls))
         self.nodes.unplace(pod)
 
-    def _tell_off(self, pod: PodInfo, row: int) -> None:
-        """Tell the trackers that a pod leaves its row; this cannot fail."""
-        told = self._told(pod.cls)
+    def _tell_off(self, pod: PodInfo, row: int, told: ToldTrackers) -> None:
+        """Tell trackers that a pod leaves its row; this cannot fail."""
         try:
             for remove in told.removes:
                 remove(pod, row)
@@ -428,11 +426,16 @@ class Cache:
         row = known.row
         same = row >= 0 and known.cls is pod.cls and self.nodes.names[row] == pod.node_name
         if same:
-            self._tell_off(known, row)
+            told, others = self.trackers.split(self._told(pod.cls), known, pod)
+            self._tell_off(known, row, told)
             self.nodes.relabel(known, pod)
             if (group := known.slot.membership) is not None and known.is_grouped_as(pod):
                 remember_group(pod.slot, group)  # to read it again takes half of the time of this function
-            self._tell_of(pod, row)
+            try:
+                self._tell_of(pod, row, told)
+            except BaseException:
+                self._tell_off(pod, row, others)  # which count the pod still
+                raise
         return same
 
     def _detach(self, pod: PodInfo) -> None:
