@@ -32,9 +32,8 @@ def make(number: int, kind: str, node: str, annotations: dict[str, str], labels:
     if kind == "plain":
         return make_pod(f"p{number}", 1, node=node, annotations=annotations, labels=labels)
     pod = claim_pod(f"p{number}", kind, node=node)
-    metadata = msgspec.structs.replace(
-        pod.metadata, annotations={**(pod.metadata.annotations or {}), **annotations}, labels=labels
-    )
+    annotations = {**(pod.metadata.annotations or {}), **annotations}
+    metadata = msgspec.structs.replace(pod.metadata, annotations=annotations, labels=labels)
     return msgspec.structs.replace(pod, metadata=metadata)
 
 
@@ -46,9 +45,9 @@ def counted(table: DeviceTable, cache: Cache) -> list[Any]:
 
 stories = st.lists(
     st.tuples(
-        st.sampled_from(["one", "two", "third", "gib", "plain"]),
-        st.sampled_from(["a", "b"]),
-        st.sampled_from(["bound", "bound", "bound", "stranger", "lost"]),
+        st.sampled_from(["one", "two", "third", "gib", "plain", "plain"]),
+        st.sampled_from(["a", "a", "b"]),
+        st.sampled_from(["bound", "late", "late", "stranger", "lost"]),
         st.integers(0, 3),
     ),
     max_size=14,
@@ -59,7 +58,14 @@ stories = st.lists(
 def test_a_confirmed_pod_counts_as_one_that_is_added_again(story: Any) -> None:
     cache = gpu_cluster([report("a", "pcie-bridged-4"), report("b", "gb200-tray")], CLAIMS)
     table, other = device_table(cache), cache.tracker(TableToldOfBoth, cache)
-    known: dict[str, tuple[Any, ...]] = {}
+    known: dict[int, tuple[str, str, dict[str, str]]] = {}
+    late: list[int] = []
+
+    def confirm(number: int) -> None:
+        for labels in ({}, {"zone": "z"}):
+            cache.upsert_pod(cache.record(make(number, *known[number], labels)))
+            assert counted(table, cache) == counted(other, cache)
+
     for number, (kind, node, fate, leaving) in enumerate(story):
         written: dict[str, str] = {}
         if fate != "stranger":
@@ -67,16 +73,39 @@ def test_a_confirmed_pod_counts_as_one_that_is_added_again(story: Any) -> None:
             cache.assume(record, cache.nodes.row_of(node) or 0)
             reserved = [each.reserve(record.uid) for each in (table, other)]
             assert reserved[0] == reserved[1]
-            written = reserved[0].annotations if reserved[0] is not None and fate == "bound" else {}
-        cache.upsert_pod(cache.record(make(number, kind, node, written, {})))
-        assert counted(table, cache) == counted(other, cache)
-        known[f"pod-default-p{number}"] = number, kind, node, written
-        cache.upsert_pod(cache.record(make(number, kind, node, written, {"zone": "z"})))
-        assert counted(table, cache) == counted(other, cache)
-        for uid in list(known)[:1] if leaving == 0 else ():
-            cache.remove_pod(uid)
-            del known[uid]
-        assert counted(table, cache) == counted(other, cache)
+            written = reserved[0].annotations if reserved[0] is not None and fate != "lost" else {}
+        known[number] = kind, node, written
+        if fate == "late":
+            late.append(number)
+        else:
+            confirm(number)
+        for first in list(known)[:1] if leaving == 0 else ():
+            cache.remove_pod(f"pod-default-p{first}")
+            del known[first]
+            assert counted(table, cache) == counted(other, cache)
+    for number in late:
+        if number in known:
+            confirm(number)
+
+
+def test_a_pod_with_a_guessed_device_makes_way_for_one_that_is_confirmed_there() -> None:
+    cache = gpu_cluster([report("a", "pcie-bridged-4")])
+    table = device_table(cache)
+    for number in range(4):
+        cache.assume(cache.record(make(number, "plain", "", {}, {})), 0)
+        table.reserve(f"pod-default-p{number}")
+    cache.upsert_pod(cache.record(make(4, "plain", "a", {}, {})))  # nothing is free, and it runs
+    guess = table.allocation("pod-default-p4")
+    there = [n for n in range(4) if (a := table.allocation(f"pod-default-p{n}")) and guess and a.ids == guess.ids]
+    has = table.allocation(f"pod-default-p{there[0]}")
+    cache.remove_pod(f"pod-default-p{(there[0] + 1) % 4}")
+    assert has is not None and table.allocation("pod-default-p4") == guess
+
+    cache.upsert_pod(cache.record(make(there[0], "plain", "a", has.annotations, {})))
+
+    moved = table.allocation("pod-default-p4")
+    assert moved is not None and guess is not None and moved.ids != guess.ids
+    assert max(table.node_at(0).refs) == 1
 
 
 def test_a_pod_that_is_confirmed_on_its_devices_changes_no_verdict() -> None:
