@@ -101,9 +101,15 @@ class Diagnosis:
         if self.status is not None:
             return result
         for rejection, mask in self._rejecting():
-            for code in _numbers(rejection.codes[mask]):
-                reasons = rejection.reasons(self.cycle, self.pod, code)
-                if all(reason.resolvable for reason in reasons):
+            is_resolvable = {
+                code: all([reason.resolvable for reason in rejection.reasons(self.cycle, self.pod, code)])
+                for code in _numbers(rejection.codes[mask])
+            }
+            if all(is_resolvable.values()):  # nearly always: to compare the codes of all nodes takes longer
+                result |= mask
+                continue
+            for code, may_end in is_resolvable.items():
+                if may_end:
                     result |= mask & (rejection.codes == code)
         return result
 

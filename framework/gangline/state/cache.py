@@ -357,11 +357,16 @@ class Cache(PlacedPods):
         row = known.row
         same = row >= 0 and known.cls is pod.cls and self.nodes.names[row] == pod.node_name
         if same:
-            self._tell_off(known, row)
+            told, others = self.trackers.split(self._told(pod.cls), known, pod)
+            self._tell_off(known, row, told)
             self.nodes.relabel(known, pod)
             if (group := known.slot.membership) is not None and known.is_grouped_as(pod):
                 remember_group(pod.slot, group)  # to read it again takes half of the time of this function
-            self._tell_of(pod, row)
+            try:
+                self._tell_of(pod, row, told)
+            except BaseException:
+                self._tell_off(pod, row, others)  # which count the pod still
+                raise
         return same
 
     def _detach(self, pod: PodInfo) -> None:

@@ -73,10 +73,7 @@ class Changes:
         """This row changed. Raises TypeError or ValueError and notes nothing for an invalid row, like the -1 of a pod
         without a node, and for an invalid kind.
         """
-        row = operator.index(row)
-        if not 0 <= row < MOST_ROWS:
-            raise ValueError(f"there is no row {row}")
-        self.note_valid(row, valid_kind(kind))
+        self.note_valid(valid_row(row), valid_kind(kind))
 
     def note_valid(self, row: int, kind: int) -> None:
         """As `note`, for the owner of the rows: row and kind are valid."""
@@ -148,6 +145,14 @@ class Changes:
             if after > position:
                 kinds |= kind
         return kinds
+
+
+def valid_row(row: int) -> int:
+    """The row as a number. Raises TypeError or ValueError if it is invalid."""
+    row = operator.index(row)
+    if not 0 <= row < MOST_ROWS:
+        raise ValueError(f"there is no row {row}")
+    return row
 
 
 def valid_rows(rows: Sequence[int] | _Rows) -> list[int]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from gangline import bounds
 from gangline.model import Node
 from gangline.state import requests
-from gangline.state.changes import NODE, PODS, Changes, valid_kind, valid_rows
+from gangline.state.changes import NODE, PODS, Changes, valid_kind, valid_row, valid_rows
 from gangline.state.images import Images
 from gangline.state.labels import Labels
 from gangline.state.node_view import Int32Column, Int64Column, NodeView, Rows
@@ -239,8 +239,7 @@ class Nodes:
 
     def note(self, row: int, kind: int) -> None:
         """A row has changed. Raises TypeError or ValueError for an invalid row or kind, and notes nothing."""
-        self.changes.note(row, kind)
-        self.placed.note(row, kind)
+        self._note(valid_row(row), valid_kind(kind))
 
     def note_all(self, rows: Sequence[int], kind: int) -> None:
         """As `note` for each of these rows; if one of them is invalid, none is noted."""

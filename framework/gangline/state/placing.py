@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from gangline.failures import Failures, cause_of
 from gangline.state.nodes import Nodes
 from gangline.state.pods import PodInfo
-from gangline.state.tracking import Trackers
+from gangline.state.tracking import ToldTrackers, Trackers
 
 
 class PlacedPods:
@@ -32,11 +32,10 @@ class PlacedPods:
         """
         self._check_absent(pod)
         self.nodes.place(pod, row)
-        self._tell_of(pod, row)
+        self._tell_of(pod, row, self._told(pod.cls))
 
-    def _tell_of(self, pod: PodInfo, row: int) -> None:
-        """Tell the trackers of a pod that is on a row now. If one cannot take the pod, take it off: PluginError."""
-        told = self._told(pod.cls)
+    def _tell_of(self, pod: PodInfo, row: int, told: ToldTrackers) -> None:
+        """Tell trackers of a pod that is on a row now. If one cannot take the pod, take it off: PluginError."""
         try:
             for add in told.adds:
                 add(pod, row)
@@ -78,12 +77,11 @@ class PlacedPods:
 
     def unplace(self, pod: PodInfo) -> None:
         """Take a pod off its row. Every removal goes through this method; it cannot fail."""
-        self._tell_off(pod, pod.row)
+        self._tell_off(pod, pod.row, self._told(pod.cls))
         self.nodes.unplace(pod)
 
-    def _tell_off(self, pod: PodInfo, row: int) -> None:
-        """Tell the trackers that a pod leaves its row; this cannot fail."""
-        told = self._told(pod.cls)
+    def _tell_off(self, pod: PodInfo, row: int, told: ToldTrackers) -> None:
+        """Tell trackers that a pod leaves its row; this cannot fail."""
         try:
             for remove in told.removes:
                 remove(pod, row)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any, NamedTuple, Protocol
 
 from gangline.errors import GanglineError, PluginError
@@ -46,6 +47,10 @@ class Tracker(Protocol):
     must have added none of the pods. If `add_all` returns False, the tracker has added none, and is told of each pod
     by `add`.
 
+    If the tracker has the method `counts_alike(known, newer)`, it is asked when a newer record of a pod takes the place
+    of a known one of the same class on the same row. True says that the tracker counts both alike, and has the newer
+    record now; the tracker is then told nothing. If not, it is told that the known one is removed and the newer added.
+
     A pod may be removed for good, or only in a transaction: `State.is_lifted` tells. Some consequences of a pod's end
     come later, because others have to act first: for example, its claim gives its devices back. A tracker counts these
     as done while the pod is lifted, and undoes that when the pod is added again. If the tracker has a method
@@ -67,6 +72,7 @@ _MOST_LEFT_OUT = 16
 
 Tell = Callable[[PodInfo, int], None]
 TellAll = Callable[[Sequence[PodInfo], Sequence[int]], object]
+Compare = Callable[[PodInfo, PodInfo], bool]
 
 
 class ToldTrackers(NamedTuple):
@@ -78,6 +84,23 @@ class ToldTrackers(NamedTuple):
     removes: tuple[Tell, ...]
     adds_all: tuple[TellAll | None, ...]
     """For each tracker its method for many pods, if it has one."""
+    alike: tuple[Compare | None, ...]
+    """For each tracker its method that compares two records of a pod, if it has one."""
+
+    parts: dict[tuple[bool, ...], tuple[ToldTrackers, ToldTrackers]]
+    """See `split`."""
+
+    def split(self, same: tuple[bool, ...]) -> tuple[ToldTrackers, ToldTrackers]:
+        """The trackers of which the value is False, and those of which it is True."""
+        found = self.parts.get(same)
+        if found is None:
+            found = self.parts[same] = self._only([not each for each in same]), self._only(same)
+        return found
+
+    def _only(self, which: Sequence[bool]) -> ToldTrackers:
+        adds, removes = tuple(compress(self.adds, which)), tuple(compress(self.removes, which))
+        adds_all, alike = tuple(compress(self.adds_all, which)), tuple(compress(self.alike, which))
+        return ToldTrackers(self.of, adds, removes, adds_all, alike, {})
 
 
 @dataclass(slots=True, eq=False)
@@ -134,8 +157,20 @@ class Trackers:
         if told is None or told.of != self.version:
             trackers = [t.tracker for t in self._tracked.values() if self._concerns(t, cls)]
             adds, removes = tuple(each.add for each in trackers), tuple(each.remove for each in trackers)
-            told = cls.memo[ToldTrackers] = ToldTrackers(self.version, adds, removes, tuple(map(_add_all, trackers)))
+            adds_all, alike = tuple(map(_add_all, trackers)), tuple(map(_counts_alike, trackers))
+            told = cls.memo[ToldTrackers] = ToldTrackers(self.version, adds, removes, adds_all, alike, {})
         return told
+
+    def split(self, told: ToldTrackers, known: PodInfo, newer: PodInfo) -> tuple[ToldTrackers, ToldTrackers]:
+        """The trackers that count two records of a pod differently, and those that count both alike."""
+        return told.split(tuple([self._are_alike(alike, known, newer) for alike in told.alike]))
+
+    def _are_alike(self, alike: Compare | None, known: PodInfo, newer: PodInfo) -> bool:
+        try:
+            return alike is not None and bool(alike(known, newer))
+        except BaseException as error:  # in doubt the tracker is told of both
+            self._failures.raised(self._owner(alike).name, POINT, error)
+            return False
 
     def add_all(self, told: ToldTrackers, pods: Sequence[PodInfo], rows: Sequence[int]) -> None:
         """Tell these trackers of pods of one class that are on rows now. If one raises, none is placed: PluginError."""
@@ -212,7 +247,7 @@ class Trackers:
         except BaseException as error:  # a plugin may raise anything, and the other steps are to be undone, too
             self._note(tracker, error)
 
-    def _owner(self, call: Callable[..., object]) -> _Tracked:
+    def _owner(self, call: object) -> _Tracked:
         return self._known(getattr(call, "__self__", None))
 
     def _known(self, tracker: object) -> _Tracked:
@@ -296,6 +331,12 @@ class Trackers:
 def _add_all(tracker: Any) -> TellAll | None:
     """The tracker's method for many pods, if it has one."""
     method: TellAll | None = getattr(tracker, "add_all", None)
+    return method if callable(method) else None
+
+
+def _counts_alike(tracker: Any) -> Compare | None:
+    """The tracker's method that compares two records of a pod, if it has one."""
+    method: Compare | None = getattr(tracker, "counts_alike", None)
     return method if callable(method) else None
 
 

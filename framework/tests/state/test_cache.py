@@ -294,6 +294,47 @@ def test_trackers_hear_of_annotations_that_somebody_else_has_bound_a_pod_with() 
     assert tracker.rows == {"pod-default-p": (0, {}, {"devices": "1"}, [])}
 
 
+@pytest.mark.parametrize("answer", [True, False, None])
+def test_a_tracker_that_counts_two_records_alike_is_told_of_neither(answer: bool | None) -> None:
+    class Comparing(Placements):
+        def counts_alike(self, known: PodInfo, newer: PodInfo) -> bool:
+            if answer is None:
+                raise ZeroDivisionError
+            return answer
+
+    cache, tracker, other = cluster([make_node("a")]), Comparing(), Placements()
+    cache.track(tracker)
+    cache.track(other)
+    cache.assume(cache.record(make_pod("p")), 0)
+
+    cache.upsert_pod(cache.record(make_pod("p", node="a", annotations={"devices": "1"})))
+
+    there = {} if answer else {"devices": "1"}
+    assert [each.rows["pod-default-p"][2] for each in (tracker, other)] == [there, {"devices": "1"}]
+
+
+def test_a_tracker_that_counts_two_records_alike_hears_when_another_one_refuses_the_newer() -> None:
+    class Comparing(Placements):
+        def counts_alike(self, known: PodInfo, newer: PodInfo) -> bool:
+            return True
+
+    class Refusing(Placements):
+        def add(self, pod: PodInfo, row: int) -> None:
+            if pod.labels:
+                raise ZeroDivisionError
+            super().add(pod, row)
+
+    cache, tracker = cluster([make_node("a")]), Comparing()
+    cache.track(tracker)
+    cache.track(Refusing())
+    cache.assume(cache.record(make_pod("p")), 0)
+
+    with pytest.raises(PluginError):
+        cache.upsert_pod(cache.record(make_pod("p", node="a", labels={"zone": "z"})))
+
+    assert not tracker.rows and not cache.nodes.pods_on[0]
+
+
 def test_labels_that_the_api_server_gives_a_pod_at_its_binding_change_no_column() -> None:
     cache, tracker = cluster([make_node("a")]), Placements()
     cache.track(tracker)

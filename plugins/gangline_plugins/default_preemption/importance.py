@@ -11,6 +11,8 @@ from gangline_plugins.preemption.precedence import started
 
 _MAKES_POSITIVE = 2**31
 """Added to each priority, so that fewer victims are better than many even if priorities are negative."""
+Cost = tuple[int, int, int, int]
+"""Budget violations, the priority of the most important victim, the sum of priorities, the number of victims."""
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -32,16 +34,18 @@ def choose(candidates: Sequence[Candidate]) -> Candidate | None:
     """
     if not candidates:
         return None
-    least = min(map(_cost, candidates))
-    return max((c for c in candidates if _cost(c) == least), key=_start_of_most_important)
+    costs = [cost_of(each.victims, each.violations) for each in candidates]
+    least = min(costs)
+    cheapest = (each for each, cost in zip(candidates, costs, strict=True) if cost == least)
+    return max(cheapest, key=lambda each: start_of_most_important(each.victims))
 
 
-def _cost(candidate: Candidate) -> tuple[int, int, int, int]:
-    victims = candidate.victims
-    total = sum(pod.priority + _MAKES_POSITIVE for pod in victims)
-    return candidate.violations, victims[0].priority, total, len(victims)
+def cost_of(victims: Sequence[PodInfo], violations: int) -> Cost:
+    """What evicting these victims costs, apart from the start times. The most important victim comes first."""
+    return violations, victims[0].priority, sum([pod.priority + _MAKES_POSITIVE for pod in victims]), len(victims)
 
 
-def _start_of_most_important(candidate: Candidate) -> str:
-    highest = candidate.victims[0].priority
-    return min(started(pod) for pod in candidate.victims if pod.priority == highest)
+def start_of_most_important(victims: Sequence[PodInfo]) -> str:
+    """The start time by which equal costs are compared: the first one among the most important victims."""
+    highest = victims[0].priority
+    return min([started(pod) for pod in victims if pod.priority == highest])

@@ -34,21 +34,23 @@ def find_all(simulation: Simulation, pod: PodInfo, rows: Rows, wanted: int) -> l
 
 def _search(simulation: Simulation, pod: PodInfo, rows: Rows, wanted: int, alone: bool) -> list[Candidate]:
     """Candidates that violate no budget, then the others. The search goes on until it has one that violates none, or
-    all nodes are examined.
+    all nodes are examined. Unless each node is examined alone, candidates that cannot be the best may be missing.
     """
     keeping: list[Candidate] = []
     breaking: list[Candidate] = []
-    position = 0
+    position = known = 0
     while position < len(rows):
-        missing = max(1, wanted - len(keeping) - len(breaking))
+        missing = max(1, wanted - known)
         batch = rows[position : position + missing]
         position += missing
         if alone or reaches_beyond(pod, simulation.concerned(batch)):
             found = simulation.one_by_one(batch)
         else:
-            found = simulation.together(batch)
+            found, left_out = simulation.find_best(batch)
+            known += left_out
+        known += len(found)
         for candidate in found:
             (breaking if candidate.violations else keeping).append(candidate)
-        if keeping and len(keeping) + len(breaking) >= wanted:
+        if keeping and known >= wanted:
             break
     return keeping + breaking[:wanted]

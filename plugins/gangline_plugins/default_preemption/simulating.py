@@ -11,35 +11,24 @@ Rules:
 - What comes free without further victims, because pods have ended or are ending, counts as free: see `State.foreseen`.
 - The pod has to fit both with and without the waiting pods of the same or higher priority that are nominated to the
   node.
+- Where the caller wants the best candidate alone, and there are no budgets, a node is examined only as long as it may
+  be better than the best node so far (`racing`). It counts as a candidate all the same: pods would have to go there.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from gangline import BoolColumn, Handle, PodInfo, Rows, Transaction
 from gangline_plugins.default_preemption.importance import Candidate
+from gangline_plugins.default_preemption.racing import Race, Trial
 from gangline_plugins.preemption.budgets import Budgets
 from gangline_plugins.preemption.precedence import importance, may_preempt
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
-
-
-@dataclass(slots=True, eq=False)
-class _Trial:
-    """One node on which the pod fits after all pods of lower priority are removed."""
-
-    row: int
-    returning: list[PodInfo]
-    """The removed pods, in the order in which they return."""
-    protected: int
-    """How many of them, counted from the first, a PodDisruptionBudget protects."""
-    victims: list[PodInfo] = field(default_factory=list)
-    violations: int = 0
 
 
 class Simulation:
@@ -60,25 +49,35 @@ class Simulation:
 
     def together(self, rows: Rows) -> list[Candidate]:
         """The candidates among these nodes, in the order of the nodes."""
+        return self._examine(rows, races=False)[0]
+
+    def find_best(self, rows: Rows) -> tuple[list[Candidate], int]:
+        """Some candidates among these nodes, in the order of the nodes, and how many others there are, none of which is
+        the best.
+        """
+        return self._examine(rows, races=len(rows) > 1 and not self._budgets.any)
+
+    def _examine(self, rows: Rows, races: bool) -> tuple[list[Candidate], int]:
         removable = {row: sorted(self._lower(row), key=importance) for row in rows.tolist()}
         state = self._handle.state
         with state.foreseen(), state.transaction() as tx:
+            race = Race(self._costly(rows) if races else None)
             for pods in removable.values():  # one step per moved pod, so that each can be undone
                 for pod in pods:
                     tx.unplace(pod)
             fitting = rows[self._passes(rows, self.reasons)]
-            trials = [self._trial(row, removable[row]) for row in fitting.tolist()]
-            self._reprieve(tx, trials)
+            trials = [self._trial(row, place, removable[row]) for place, row in enumerate(fitting.tolist())]
+            self._reprieve(tx, trials, race)
             for row, pods in removable.items():
-                for pod in pods:
+                for pod in reversed(pods):  # the pod that was removed last finds its node as it left it
                     if pod.row < 0:
                         tx.place(pod, row)
             tx.commit()  # all pods are back on their nodes, so nothing has to be undone
-        found = [self._candidate(trial) for trial in trials if trial.victims]
-        self.reasons[NO_VICTIMS] += len(trials) - len(
-            found
-        )  # the pod fits there without victims, so no plugin rejected these nodes
-        return found
+        found = [self._candidate(trial) for trial in trials if trial.is_over and trial.victims]
+        left_out = sum(not trial.is_over for trial in trials)
+        # on the other nodes the pod fits without victims, so no plugin rejected them
+        self.reasons[NO_VICTIMS] += len(trials) - len(found) - left_out
+        return found, left_out
 
     def one_by_one(self, rows: Rows) -> list[Candidate]:
         """The candidates among these nodes, each examined while the other nodes stay unchanged."""
@@ -87,24 +86,35 @@ class Simulation:
     def _lower(self, row: int) -> Iterator[PodInfo]:
         return (pod for pod in self._nodes.pods(row).values() if may_preempt(self._pod, pod))
 
-    def _trial(self, row: int, pods: Sequence[PodInfo]) -> _Trial:
+    def _trial(self, row: int, place: int, pods: Sequence[PodInfo]) -> Trial:
         protected, others = self._budgets.split(pods)
-        return _Trial(row, protected + others, len(protected))
+        return Trial(row, place, protected + others, len(protected))
 
-    def _reprieve(self, tx: Transaction, trials: Sequence[_Trial]) -> None:
-        for step in range(max((len(trial.returning) for trial in trials), default=0)):
-            active = [trial for trial in trials if step < len(trial.returning)]
+    def _costly(self, rows: Rows) -> set[int]:
+        """The rows of the nodes on which the pod does not fit while all pods are there: at least one has to go."""
+        return set(rows[~self._passes(rows)].tolist())
+
+    def _reprieve(self, tx: Transaction, trials: Sequence[Trial], race: Race) -> None:
+        """Let the pods return. In a race the first node goes ahead, so that the others have a mark to beat."""
+        if race.is_on:
+            self._return(tx, trials[:1], race)
+        self._return(tx, trials, race)
+
+    def _return(self, tx: Transaction, trials: Sequence[Trial], race: Race) -> None:
+        active = race.going_on(trials)
+        while active:
             for trial in active:
-                tx.place(trial.returning[step], trial.row)
+                tx.place(trial.next, trial.row)
             passes = self._passes(np.array([trial.row for trial in active], dtype=np.intp))
             for trial, fits in zip(active, passes.tolist(), strict=True):
                 if not fits:
-                    victim = trial.returning[step]
-                    tx.unplace(victim)
-                    trial.victims.append(victim)
-                    trial.violations += step < trial.protected
+                    tx.unplace(trial.next)
+                trial.note(stays=fits)
+                if trial.is_over:
+                    race.finished(trial)
+            active = race.going_on(active)
 
-    def _candidate(self, trial: _Trial) -> Candidate:
+    def _candidate(self, trial: Trial) -> Candidate:
         victims = tuple(sorted(trial.victims, key=importance))
         return Candidate(trial.row, self._nodes.names[trial.row], victims, trial.violations)
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -51,8 +52,7 @@ def first_start(victims: Sequence[Removal]) -> str:
     return min((started(pod) for unit in victims for pod in unit.pods), default="")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Weighed:
+class _Weighed(msgspec.Struct, frozen=True, eq=False):
     """A unit with its gain: how many members of the group fit in the room that the unit gives back."""
 
     unit: Removal
@@ -75,7 +75,8 @@ def in_order(
     if not units:
         return []
     crowd = np.bincount(occupants.rows[np.concatenate([unit.slots for unit in units])]).astype(np.int64)
-    weighed = [_weigh(unit, occupants, gains, crowd) for unit in units]
+    crowds, rows, of_pods = crowd.tolist(), occupants.rows.tolist(), gains.tolist()
+    weighed = [_weigh(unit, rows, of_pods, crowds) for unit in units]
     weighed.sort(key=lambda each: started(each.unit.pods[0]), reverse=True)
     weighed.sort(key=lambda each: (*each.level, -each.gain, each.tie))
     if budgets.any:
@@ -89,10 +90,12 @@ def in_order(
     return ordered
 
 
-def _weigh(unit: Removal, occupants: Occupants, gains: NDArray[np.float64], crowd: NDArray[np.int64]) -> _Weighed:
-    gain = round(float(gains[unit.slots].sum()), 6)
-    row = int(occupants.rows[unit.slots[0]])
-    tie = (len(unit.pods), int(crowd[row]), row) if gain < 1 else (len(unit.pods), 0, 0)
+def _weigh(unit: Removal, rows: Sequence[int], gains: Sequence[float], crowd: Sequence[int]) -> _Weighed:
+    """`rows` and `gains` hold one value per pod, and `crowd` the number of pods that may go on each row."""
+    slots = unit.slots.tolist()
+    gain = round(gains[slots[0]] if len(slots) == 1 else float(np.sum([gains[slot] for slot in slots])), 6)
+    row = rows[slots[0]]
+    tie = (len(unit.pods), crowd[row], row) if gain < 1 else (len(unit.pods), 0, 0)
     return _Weighed(unit, gain, tie)
 
 
@@ -104,7 +107,8 @@ def _with_budgets(weighed: Sequence[_Weighed], budgets: Budgets) -> list[_Weighe
     broken = {each.unit: any(pod.uid in breaking for pod in each.unit.pods) for each in weighed}
     gangs = {unit.gang for unit, breaks in broken.items() if breaks and unit.gang}
     return [
-        replace(each, breaks=broken[each.unit] or (each.unit.stops and each.unit.gang in gangs)) for each in weighed
+        msgspec.structs.replace(each, breaks=broken[each.unit] or (each.unit.stops and each.unit.gang in gangs))
+        for each in weighed
     ]
 
 

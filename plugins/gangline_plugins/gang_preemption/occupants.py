@@ -13,8 +13,8 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from gangline import BoolColumn, Handle, Membership, PodGroup, PodInfo, Progress, Rows
@@ -23,8 +23,7 @@ from gangline_plugins.gang_preemption.sparing import Sparing
 from gangline_plugins.preemption.precedence import importance
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Removal:
+class Removal(msgspec.Struct, frozen=True, eq=False):
     """Pods that are removed together or stay together."""
 
     pods: tuple[PodInfo, ...]
@@ -37,8 +36,7 @@ class Removal:
     """The key of the pods' group; "" for a pod that belongs to no group."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Occupant:
+class Occupant(msgspec.Struct, frozen=True, eq=False):
     """A group, or a pod that belongs to no group."""
 
     pods: Sequence[PodInfo]
@@ -73,7 +71,7 @@ class Occupants:
         self.leaving = leaving
         """Pods that are being deleted."""
         self.pods = [pod for occupant in occupants for pod in occupant.pods]
-        self.rows: Rows = np.fromiter((pod.row for pod in self.pods), dtype=np.intp, count=len(self.pods))
+        self.rows: Rows = np.array([pod.slot.row for pod in self.pods], dtype=np.intp)
         self.owners: Rows = np.repeat(np.arange(len(occupants)), [len(occupant.pods) for occupant in occupants])
         """For each pod the index of its occupant in `all`."""
         self._first = list(itertools.accumulate((len(occupant.pods) for occupant in occupants), initial=0))
@@ -160,14 +158,16 @@ class _OccupantCensus:
         self.found: list[Occupant] = []
 
     def take(self) -> Occupants:
+        group_of, groups = self._handle.group_of, self._groups
         for pod in self._handle.state.pods.values():
-            if pod.row >= 0:
-                membership = self._handle.group_of(pod)
+            if pod.slot.row >= 0:
+                membership = group_of(pod)
                 if membership is None:
                     self._note_single(pod)
                 elif isinstance(membership, Membership):
-                    self._groups[membership.group.key] = membership.group
-                    self._note_member(membership.group.key, pod)
+                    group = membership.group
+                    groups[group.key] = group
+                    self._note_member(group.key, pod)
                 else:
                     self._note_member(membership.key, pod)
         for key, pods in self._members.items():
@@ -177,7 +177,7 @@ class _OccupantCensus:
     def _note_single(self, pod: PodInfo) -> None:
         if pod.terminating:
             self.leaving.append(pod)
-        elif pod.priority < self._priority and not self._sparing.is_spared(pod):
+        elif pod.cls.priority < self._priority and not self._sparing.is_spared(pod):
             self.found.append(Occupant((pod,), pod.priority))
 
     def _note_member(self, key: str, pod: PodInfo) -> None:
@@ -189,9 +189,11 @@ class _OccupantCensus:
 
     def _note_group(self, key: str, pods: list[PodInfo]) -> None:
         group = self._groups.get(key)
-        priority = max(pod.priority for pod in pods) if group is None or group.priority is None else group.priority
+        priority = (
+            max([pod.cls.priority for pod in pods]) if group is None or group.priority is None else group.priority
+        )
         if priority < self._priority:
-            spared = frozenset(pod.uid for pod in pods if self._sparing.is_spared(pod))
+            spared = frozenset([pod.uid for pod in pods if self._sparing.is_spared(pod)])
             is_broken = key in self._broken and not Progress.of(group, len(pods)).runs
             self.found.append(Occupant(pods, priority, key, group, spared, is_broken))
 

@@ -55,6 +55,7 @@ from gangline_plugins.preemption.evicting import Evictor, Preemptor
 
 MOST_SPARED = 8
 """If a plan has at most this many victims, each victim is checked once more: does the group fit without evicting it?"""
+_NOBODY = unschedulable("preemption: no pods of lower priority that may be removed.", resolvable=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,9 +120,7 @@ class GangPreemption:
     @hookimpl
     def pod_group_can_help(self, attempt: GroupAttempt) -> bool:
         """False if no pod of lower priority has a node, and nothing will come free that is not free yet."""
-        if self._evictor.is_running(attempt.group.key) or self._ranks.has_lower(priority_of(attempt), self._handle):
-            return True
-        if self._ranks.leaving(self._handle):
+        if self._evictor.is_running(attempt.group.key) or self._has_any(priority_of(attempt)):
             return True
         with self._handle.state.foreseen() as is_under_way:
             return is_under_way
@@ -136,19 +135,25 @@ class GangPreemption:
 
     def _search(self, attempt: GroupAttempt, nodes: NodeView, is_under_way: bool) -> EvictionPlan | Status:
         """`is_under_way`: something, for example a device of a claim, still comes free after its pods have gone."""
+        if not is_under_way and not self._has_any(priority_of(attempt)):
+            return _NOBODY
         sparing = Sparing(self._handle, self._args)
         occupants = find_occupants(self._handle, attempt.group.key, priority_of(attempt), sparing, self._ranks)
         trials = Trials(self._handle, attempt, occupants.leaving)
         if (occupants.leaving or is_under_way) and (placed := trials.verify(())) is not None:
             return EvictionPlan((), placed)
         if not occupants.pods:
-            return unschedulable("preemption: no pods of lower priority that may be removed.", resolvable=False)
+            return _NOBODY
         budgets = Budgets(self._handle.state.store(resources.PDBS))
         drafts = self._drafts(attempt, nodes, occupants, budgets)
         return _settled(drafts, trials, budgets) or unschedulable(
             "preemption: the whole gang would not fit if all pods of lower priority that may be removed were gone.",
             resolvable=False,
         )
+
+    def _has_any(self, priority: int) -> bool:
+        """Whether a pod with a node may be removed for this priority, or is being deleted: False is certain."""
+        return self._ranks.has_lower(priority, self._handle) or bool(self._ranks.leaving(self._handle))
 
     def _refusal(self, attempt: GroupAttempt) -> str:
         if any(role.pods[0].spec.preemption_policy == "Never" for role in attempt.roles):

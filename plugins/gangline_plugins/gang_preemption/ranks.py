@@ -56,6 +56,10 @@ class Ranks:
         if pod.group:
             _less(self._groups, (pod.namespace, pod.group))
 
+    def counts_alike(self, known: PodInfo, newer: PodInfo) -> bool:
+        """Whether both records are in one group, and of a pod that is being deleted or not."""
+        return known.terminating == newer.terminating and known.group == newer.group
+
     def has_lower(self, priority: int, handle: Handle) -> bool:
         """Whether a pod or a group of lower priority may have a node: False is certain, True is not."""
         return any(each < priority for each in self._priorities) or any(

@@ -38,8 +38,13 @@ class Sparing:
         """Whether a namespace allows minimum runtimes, by the namespace."""
 
     def is_spared(self, pod: PodInfo) -> bool:
-        """Whether the pod is younger than its minimum runtime; a pod that has not started has the age 0."""
-        text = self._promised(pod)
+        """Whether the pod is younger than its minimum runtime; a pod that has not started has the age 0.
+
+        The minimum runtime is that in the pod's own annotation, else that of its workload.
+        """
+        text = pod.annotations.get(group_keys.MIN_RUNTIME)
+        if text is None and pod.owners:
+            text = self._handle.workload(pod).get(group_keys.MIN_RUNTIME)
         if text is None:
             return False
         if not self._is_allowed(pod.namespace):
@@ -56,11 +61,6 @@ class Sparing:
             note = f"{group_keys.MIN_RUNTIME} {text} is cut to {most:g} seconds, the most that this profile allows"
             self._teller.once(pod, "MinRuntimeCut", note)
         return self._now - self._start(pod) < min(least, most)
-
-    def _promised(self, pod: PodInfo) -> str | None:
-        """The minimum runtime in the pod's own annotation, else in that of its workload; None if neither has one."""
-        own = pod.annotations.get(group_keys.MIN_RUNTIME)
-        return own if own is not None or not pod.owners else self._handle.workload(pod).get(group_keys.MIN_RUNTIME)
 
     def _is_allowed(self, namespace: str) -> bool:
         if not self._args.require_permission:

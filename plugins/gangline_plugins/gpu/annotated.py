@@ -27,10 +27,8 @@ def allocation_in(
 
     ``allocations`` has the devices of each placed pod, by UID; ``had`` are those that the pod had on this row before.
     """
-    said = texts.device_ids(text)
-    uuids = tuple(filter(None, pod.annotations.get(custom_resources.ALLOCATED_UUIDS, "").split(",")))
-    known = (said, uuids or node.uuids(said))
-    same = had if had is not None and had.is_firm and (had.ids, had.uuids) == known else None
+    said, uuids = _said(text, pod)
+    same = had if had is not None and _is_same(had, said, uuids, node) else None
     if same is not None and not beliefs.has_judged(pod.uid):
         beliefs.trust(pod, said)  # this scheduler has allocated these devices
         return same
@@ -49,3 +47,19 @@ def allocation_in(
         kind = "Explicit"
     allocation = Allocation(row, ids, uuids or node.uuids(ids), kind, is_firm=True)
     return node.charged(allocation, want if isinstance(want, Want) else None)
+
+
+def is_given(text: str, pod: PodInfo, had: Allocation, node: NodeDevices, beliefs: Beliefs) -> bool:
+    """Whether the annotation's text names the devices that this scheduler has given the pod on a node."""
+    return _is_same(had, *_said(text, pod), node) and not beliefs.has_judged(pod.uid)
+
+
+def _said(text: str, pod: PodInfo) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The device ids in the annotation's text, and the UUIDs that the pod names."""
+    return texts.device_ids(text), tuple(
+        filter(None, pod.annotations.get(custom_resources.ALLOCATED_UUIDS, "").split(","))
+    )
+
+
+def _is_same(had: Allocation, said: tuple[int, ...], uuids: tuple[str, ...], node: NodeDevices) -> bool:
+    return had.is_firm and had.ids == said and had.uuids == (uuids or node.uuids(said))

@@ -32,7 +32,7 @@ from gangline import PodInfo, State, custom_resources, resources
 from gangline_plugins.by_profile import ByProfile
 from gangline_plugins.gpu import sharing
 from gangline_plugins.gpu.allocation import Allocation
-from gangline_plugins.gpu.annotated import allocation_in
+from gangline_plugins.gpu.annotated import allocation_in, is_given
 from gangline_plugins.gpu.believing import AT_ONCE, Beliefs
 from gangline_plugins.gpu.choosing import ChoiceTables
 from gangline_plugins.gpu.columns import Columns
@@ -304,6 +304,25 @@ class DeviceTable:
         remember(self._before, pod.uid, Before(weakref.ref(pod), row, released, node.state, bool(guesses)))
         if released is not None:
             self._publisher.taken(row, node)
+
+    def counts_alike(self, known: PodInfo, newer: PodInfo) -> bool:
+        """Whether the newer record says that the pod has the devices that this scheduler has given it: nearly each pod
+        says so once, when it is bound.
+        """
+        uid, node = known.uid, self._nodes.get(known.row)
+        has, text = self._allocations.get(uid), newer.annotations.get(custom_resources.ALLOCATED)
+        if has is None or node is None or text is None or uid not in node.pods:
+            return False
+        if not is_given(text, newer, has, node, self.beliefs) or isinstance(self.wants.of(newer), WantProblem):
+            return False
+        if self._making_way.concerns(uid, has, node):
+            return False
+        del node.pods[uid]  # the newer record goes to the end
+        node.pods[uid] = newer
+        self._late.forget(known)
+        self._reserved.pop(uid, None)
+        self.beliefs.trust(newer, has.ids)
+        return True
 
     def _put_back(self, pod: PodInfo, before: Before) -> NodeDevices | None:
         """Undo the removal: the pod gets the devices that it had, even if its claim has changed since; as `_count`."""

@@ -42,12 +42,13 @@ class MakingWay:
 
     def make(self, uid: str, allocation: Allocation, node: NodeDevices, row: int) -> None:
         """Move pods with guessed devices off the devices that the pod turns out to have."""
-        guesses = []
+        guesses, mask, allocations = [], allocation.mask, self._allocations
         for other, pod in list(node.pods.items()):
-            guess, want = self._allocations.get(other), self._wants.of(pod)
-            if other == uid or guess is None or guess.is_firm or not isinstance(want, Want):
+            guess = allocations.get(other)
+            if guess is None or guess.is_firm or other == uid or not guess.mask & mask:
                 continue
-            if guess.mask & allocation.mask:
+            want = self._wants.of(pod)
+            if isinstance(want, Want):
                 node.hold(other, guess, -1)
                 self._hold(other, node, node.choose(want, row, self._tables, pod.scheduler_name) or guess)
                 guesses.append((other, guess))
@@ -55,6 +56,15 @@ class MakingWay:
             self._moved[uid] = _Moved(node.state, guesses)
             if len(self._moved) > REMEMBERED:
                 self._moved.popitem(last=False)
+
+    def concerns(self, uid: str, allocation: Allocation, node: NodeDevices) -> bool:
+        """Whether pods with guessed devices have made way for the pod, or would now."""
+        if uid in self._moved:
+            return True
+        if all([node.refs[id] < 2 for id in allocation.ids if id < len(node.refs)]):
+            return False  # nobody else has any of its devices
+        guesses = [self._allocations.get(other) for other in node.pods if other != uid]
+        return any(guess is not None and not guess.is_firm and guess.mask & allocation.mask for guess in guesses)
 
     def leave(self, uid: str, node: NodeDevices) -> list[tuple[str, Allocation]]:
         """The guesses to be put back by `put_back` when the pod, which is still on the node, has been removed."""

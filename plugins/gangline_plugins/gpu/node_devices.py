@@ -111,10 +111,13 @@ class NodeDevices:
         """Start to count an allocation (`by` is 1), or stop (`by` is -1)."""
         self.state ^= hash((uid, allocation))
         takes_whole = allocation.takes_whole
-        if by > 0 and takes_whole and not allocation.milli and not allocation.memory_mib:
+        if takes_whole and not allocation.milli and not allocation.memory_mib:
             mask = allocation.mask
             if mask.bit_count() == len(allocation.ids):
-                self._hold_whole(allocation.ids, mask)
+                if by > 0:
+                    self._hold_whole(allocation.ids, mask)
+                else:
+                    self._release_whole(allocation.ids)
                 return
         for place, id in enumerate(allocation.ids):
             if id >= MOST_DEVICES:
@@ -148,6 +151,19 @@ class NodeDevices:
                 refs[id] = whole[id] = 1
         self.busy |= mask
         self.taken_whole |= mask
+
+    def _release_whole(self, ids: tuple[int, ...]) -> None:
+        """Stop to count whole devices."""
+        refs, whole, free, not_whole = self.refs, self.whole, 0, 0
+        for id in ids:
+            refs[id] -= 1
+            whole[id] -= 1
+            if not refs[id]:
+                free |= 1 << id
+            if not whole[id]:
+                not_whole |= 1 << id
+        self.busy &= ~free
+        self.taken_whole &= ~not_whole
 
     def take_free(self, uid: str, allocation: Allocation, mask: int, in_row: slice | None) -> None:
         """Start to count whole devices that nobody has: as `hold`, in a third of the time.

@@ -44,6 +44,10 @@ class Siblings:
                 there[row] = there.get(row, 0) + 1
         return True
 
+    def counts_alike(self, known: PodInfo, newer: PodInfo) -> bool:
+        """Whether both records have the same owners."""
+        return known.owners == newer.owners
+
     def remove(self, pod: PodInfo, row: int) -> None:
         """The pod is no longer on row."""
         owner = pod.controller

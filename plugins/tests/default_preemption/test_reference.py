@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gangline import Status
 from gangline_plugins.default_preemption import Args
+from gangline_plugins.default_preemption.importance import choose
 from gangline_plugins.default_preemption.simulating import Simulation
 
 from ..default_preemption_cases import Cluster, budget, cluster, node, pod
@@ -163,3 +164,30 @@ def test_lock_step_is_the_same_as_one_node_at_a_time(
     together = Simulation(found.handle, waiting, budgets_now).together(rows)
 
     assert together == Simulation(found.handle, waiting, budgets_now).one_by_one(rows)
+
+
+@given(present=clusters, allowed=budgets, cpu=st.integers(1, CPU), priority=st.integers(0, 4))
+def test_the_best_node_is_the_one_that_is_chosen_among_all(
+    present: list[list[P]], allowed: dict[str, int], cpu: int, priority: int
+) -> None:
+    found, _ = build(present, allowed)
+    waiting = found.pod(pod("wanted", cpu, priority))
+    rows = found.handle.nodes.rows
+    budgets_now = found.plugin.budgets()
+    every = Simulation(found.handle, waiting, budgets_now).together(rows)
+
+    some, others = Simulation(found.handle, waiting, budgets_now).find_best(rows)
+
+    assert choose(some) == choose(every)
+    assert len(some) + others == len(every)
+
+
+def test_a_node_is_examined_no_longer_than_it_may_be_the_best() -> None:
+    busy = [P("", 1, 0, n, "", 0) for n in range(1, 6)]
+    found, _ = build([[P("", CPU, 0, 0, "", 0)], busy, busy], {})
+    waiting = found.pod(pod("wanted", CPU, 1))
+
+    some, others = Simulation(found.handle, waiting, found.plugin.budgets()).find_best(found.handle.nodes.rows)
+
+    assert [[victim.name for victim in each.victims] for each in some] == [["p0-0"]]
+    assert others == 2
