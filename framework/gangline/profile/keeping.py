@@ -13,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from gangline.profile.narrowing import mask_of, nothing_left
 from gangline.profile.rescoring import rescore, score_row, score_rows, summed
 from gangline.sizes import CacheByUse, quick_size_of
 from gangline.state.changes import PODS, ChangeLog, Changes, positions_in, positions_of, together
-from gangline.state.node_view import Rows
+from gangline.state.node_view import NodeView, Rows
 from gangline.state.nodes import Nodes
 from gangline.state.pods import PodInfo
 from gangline.status import BoolColumn, Narrow, Status
@@ -169,33 +170,53 @@ class Kept:
         return steady, feasible
 
     def refresh(self, entry: Entry, pod: PodInfo) -> bool:
-        """Update an entry; False if building a new one is cheaper."""
-        nodes, position = self._nodes, entry.log.position
+        """Update the verdicts of an entry; False if building a new one is cheaper.
+
+        Scores that have been asked for since the last update are updated too: they will be asked for again.
+        """
+        position = entry.log.position
         if entry.position == position:
             return True
-        if len(entry.feasible) != nodes.size:
+        if len(entry.feasible) != self._nodes.size:
             return False
-        row = entry.log.only_row(entry.position)
-        if 0 <= row < nodes.size:
-            self._evaluate_row(entry, pod, row)
-            entry.position = position
-            return True
-        changed = entry.log.since(entry.position, nodes.view().few)
-        if changed is None:
-            return False
-        rows, kinds = changed
-        if entry.log is not nodes.placed:  # plugins may note rows that no node has
-            rows = rows[rows < nodes.size]
-        if len(rows) == 1 and kinds == PODS:
-            self._evaluate_row(entry, pod, int(rows[0]))
+        scores = entry.scores
+        if scores is not None and not (scores.is_wanted and scores.position == entry.position):
+            scores = None
+        row, cycle = entry.log.only_row(entry.position), Cycle(entry.shared)
+        if 0 <= row < self._nodes.size:
+            view = self._nodes.view(slice(row, row + 1))
+            self._evaluate_row(entry, cycle, pod, view, row)
+            if scores is not None:
+                score_row(entry, scores, cycle, pod, view, row)
         else:
-            self._evaluate_rows(entry, pod, rows, kinds)
+            changed = self._changed(entry.log, entry.position)
+            if changed is None:
+                return False
+            view, kinds = changed
+            self._evaluate_rows(entry, cycle, pod, view, kinds)
+            if scores is not None:
+                score_rows(entry, scores, cycle, pod, view, kinds)
+        if scores is not None:
+            scores.position, scores.is_wanted = position, False
         entry.position = position
         return True
 
-    def _evaluate_rows(self, entry: Entry, pod: PodInfo, index: Rows, kinds: int) -> None:
-        view = self._nodes.view(index)
-        cycle = Cycle(entry.shared)
+    def _changed(self, log: ChangeLog, position: Any) -> tuple[NodeView, int] | None:
+        """The rows that have changed since a position, and the kinds of the changes; None for too many rows."""
+        nodes = self._nodes
+        changed = log.since(position, nodes.view().few)
+        if changed is None:
+            return None
+        rows, kinds = changed
+        if log is not nodes.placed:  # plugins may note rows that no node has
+            rows = rows[rows < nodes.size]
+        return nodes.view().at(rows), kinds
+
+    def _evaluate_rows(self, entry: Entry, cycle: Cycle, pod: PodInfo, view: NodeView, kinds: int) -> None:
+        if kinds == PODS and len(view) == 1:
+            self._evaluate_row(entry, cycle, pod, view, view.first)
+            return
+        index = view.index
         entry.count = -1
         if kinds == PODS:
             feasible = entry.steady[index]
@@ -211,10 +232,8 @@ class Kept:
             steady = self._nodes.alive[index].copy()
             entry.steady[index], entry.feasible[index] = self._combined(entry, steady, entry.filters, index)
 
-    def _evaluate_row(self, entry: Entry, pod: PodInfo, row: int) -> None:
+    def _evaluate_row(self, entry: Entry, cycle: Cycle, pod: PodInfo, view: NodeView, row: int) -> None:
         """Evaluate one row whose pods have changed; nearly every cycle does this, so it uses plain numbers."""
-        view = self._nodes.view(slice(row, row + 1))
-        cycle = Cycle(entry.shared)
         feasible = bool(entry.steady[row])
         for impl in entry.changing:
             verdict = codes_of(impl, impl.call(cycle, pod, view), 1)
@@ -254,22 +273,14 @@ class Kept:
 
         Often the nodes are only filtered, for example while no node is feasible; then no plugin is asked for scores.
         """
+        scores.is_wanted = True
         if scores.position == entry.position:
             return True
-        nodes = self._nodes
-        row = entry.log.only_row(scores.position)
-        if 0 <= row < nodes.size:
-            score_row(entry, scores, pod, nodes.view(slice(row, row + 1)), row)
-            scores.position = entry.position
-            return True
-        changed = entry.log.since(scores.position, nodes.view().few)
+        changed = self._changed(entry.log, scores.position)
         if changed is None:
             entry.scores = None
             return False
-        rows, kinds = changed
-        if entry.log is not nodes.placed:  # plugins may note rows that no node has
-            rows = rows[rows < nodes.size]
-        score_rows(entry, scores, pod, nodes.view(rows), kinds)
+        score_rows(entry, scores, Cycle(entry.shared), pod, *changed)
         scores.position = entry.position
         return True
 

@@ -21,9 +21,12 @@ _ROWS_EACH = 1024
 """Keeping the best rows in step with one changed row takes as long as looking at this many rows."""
 
 
-def score_rows(entry: Entry, scores: Scores, pod: PodInfo, view: NodeView, kinds: int) -> None:
+def score_rows(entry: Entry, scores: Scores, cycle: Cycle, pod: PodInfo, view: NodeView, kinds: int) -> None:
     """Score the rows of a view again, of which changes of these kinds have been noted."""
-    cycle, index = Cycle(entry.shared), view.index
+    if kinds == PODS and len(view) == 1:
+        score_row(entry, scores, cycle, pod, view, view.first)
+        return
+    index = view.index
     for impl in scores.scorers:
         if (impl.reads or 0) & kinds:
             rescore(scores, entry.feasible, impl, cycle, pod, view)
@@ -39,23 +42,23 @@ def score_rows(entry: Entry, scores: Scores, pod: PodInfo, view: NodeView, kinds
         scores.ranked[index] = ranked
 
 
-def score_row(entry: Entry, scores: Scores, pod: PodInfo, view: NodeView, row: int) -> None:
+def score_row(entry: Entry, scores: Scores, cycle: Cycle, pod: PodInfo, view: NodeView, row: int) -> None:
     """Score one row whose pods have changed, the only one of the view; nearly every cycle does this, so it uses plain
     numbers.
     """
-    cycle, feasible, total = Cycle(entry.shared), entry.feasible.item(row), 0.0
+    feasible, total = entry.feasible.item(row), 0.0
     for impl in scores.scorers:
         kept = scores.raw[impl.name]
         if (impl.reads or 0) & PODS:
             answer = scores_of(impl, "score", impl.call(cycle, pod, view), 1)
-            score = answer.item(0)
+            said = answer.item(0)
             if impl.normalize is not None:
                 scores.keep(impl.name, view.index, answer)
-            elif not 0.0 <= score <= MAX_SCORE:
+            elif not 0.0 <= said <= MAX_SCORE:
                 if feasible:
-                    raise out_of_range(impl, score, score)
-                score = 0.0
-            kept[row] = score
+                    raise out_of_range(impl, said, said)
+                said = 0.0
+            kept[row] = said
         if impl.normalize is None:
             total += impl.weight * float(kept[row])
     scores.base[row] = total
