@@ -43,6 +43,10 @@ class Scores(msgspec.Struct, eq=False):
     """Whether a normalized score is the same on all nodes, so that it decides nothing."""
     base: ScoreColumn = _NO_SCORES
     """Weighted sum of the scores that need no normalization; a score that is alone and weighs 1 is its own sum."""
+    position: Any = None
+    """The position in the log of the entry up to which the scores are up to date; see `Kept.catch_up`."""
+    is_wanted: bool = True
+    """Whether the scores have been asked for since they followed a change together with the verdicts."""
     ranked: ScoreColumn | None = None
     """`base` where feasible, -1 elsewhere; None until it is asked for."""
     leaders: BestRows | None = None

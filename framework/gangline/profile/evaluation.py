@@ -144,8 +144,9 @@ class Evaluator(Scoring):
             holds(last, pod)
             and self.kept.identity(pod) == entry.key
             and self.kept.refresh(entry, pod)
-            and self.repeats.is_settled(entry, last.scores)
             and entry.counted() > 1
+            and self.kept.catch_up(entry, last.scores, pod)
+            and self.repeats.is_settled(entry, last.scores)
         )
 
     def _error(self, result: Filtered) -> Status | None:

@@ -6,42 +6,37 @@ identity only the rows in the log of changes are evaluated again.
 Rules:
 - Only the answers of plugins that declare `reads` are kept: they follow from the identity and the columns that these
   plugins read.
-- An entry is always updated before it is used.
+- An entry is always updated before it is used: its verdicts at each attempt, its scores when they are asked for.
 - Nothing in this module changes the cluster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from gangline.api.cycle_state import Cycle
 from gangline.deadline import Deadline
 from gangline.profile.answers import (
-    are_all,
-    are_in_range,
-    check_range,
     codes_of,
     identity_of,
     is_skipped,
-    out_of_range,
-    scores_of,
 )
 from gangline.profile.common import Common, CommonAnswers, PreFiltered, pre_filtered
 from gangline.profile.entries import Entry, Scores, size
 from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.leading import BestRows
 from gangline.profile.narrowing import mask_of, nothing_left
+from gangline.profile.rescoring import rescore, score_row, score_rows, summed
 from gangline.sizes import CacheByUse, quick_size_of
 from gangline.state.changes import PODS, ChangeLog, Changes, positions_in, positions_of, together
 from gangline.state.node_view import NodeView, Rows
 from gangline.state.nodes import Nodes
 from gangline.state.pods import PodInfo
-from gangline.status import MAX_SCORE, BoolColumn, Narrow, ScoreColumn, Status
+from gangline.status import BoolColumn, Narrow, Status
 
-_ROWS_EACH = 1024
-"""Keeping the best rows in step with one changed row takes as long as looking at this many rows."""
 _BYTES_PER_NODE = 4096
 """Bytes for the entries that are used again and again: enough for some 80 identities with scores."""
 
@@ -175,33 +170,53 @@ class Kept:
         return steady, feasible
 
     def refresh(self, entry: Entry, pod: PodInfo) -> bool:
-        """Update an entry; False if building a new one is cheaper."""
-        nodes, position = self._nodes, entry.log.position
+        """Update the verdicts of an entry; False if building a new one is cheaper.
+
+        Scores that have been asked for since the last update are updated too: they will be asked for again.
+        """
+        position = entry.log.position
         if entry.position == position:
             return True
-        if len(entry.feasible) != nodes.size:
+        if len(entry.feasible) != self._nodes.size:
             return False
-        row = entry.log.only_row(entry.position)
-        if 0 <= row < nodes.size:
-            self._evaluate_row(entry, pod, row)
-            entry.position = position
-            return True
-        changed = entry.log.since(entry.position, nodes.view().few)
-        if changed is None:
-            return False
-        rows, kinds = changed
-        if entry.log is not nodes.placed:  # plugins may note rows that no node has
-            rows = rows[rows < nodes.size]
-        if len(rows) == 1 and kinds == PODS:
-            self._evaluate_row(entry, pod, int(rows[0]))
+        scores = entry.scores
+        if scores is not None and not (scores.is_wanted and scores.position == entry.position):
+            scores = None
+        row, cycle = entry.log.only_row(entry.position), Cycle(entry.shared)
+        if 0 <= row < self._nodes.size:
+            view = self._nodes.view(slice(row, row + 1))
+            self._evaluate_row(entry, cycle, pod, view, row)
+            if scores is not None:
+                score_row(entry, scores, cycle, pod, view, row)
         else:
-            self._evaluate_rows(entry, pod, rows, kinds)
+            changed = self._changed(entry.log, entry.position)
+            if changed is None:
+                return False
+            view, kinds = changed
+            self._evaluate_rows(entry, cycle, pod, view, kinds)
+            if scores is not None:
+                score_rows(entry, scores, cycle, pod, view, kinds)
+        if scores is not None:
+            scores.position, scores.is_wanted = position, False
         entry.position = position
         return True
 
-    def _evaluate_rows(self, entry: Entry, pod: PodInfo, index: Rows, kinds: int) -> None:
-        view = self._nodes.view(index)
-        cycle = Cycle(entry.shared)
+    def _changed(self, log: ChangeLog, position: Any) -> tuple[NodeView, int] | None:
+        """The rows that have changed since a position, and the kinds of the changes; None for too many rows."""
+        nodes = self._nodes
+        changed = log.since(position, nodes.view().few)
+        if changed is None:
+            return None
+        rows, kinds = changed
+        if log is not nodes.placed:  # plugins may note rows that no node has
+            rows = rows[rows < nodes.size]
+        return nodes.view().at(rows), kinds
+
+    def _evaluate_rows(self, entry: Entry, cycle: Cycle, pod: PodInfo, view: NodeView, kinds: int) -> None:
+        if kinds == PODS and len(view) == 1:
+            self._evaluate_row(entry, cycle, pod, view, view.first)
+            return
+        index = view.index
         entry.count = -1
         if kinds == PODS:
             feasible = entry.steady[index]
@@ -216,31 +231,9 @@ class Kept:
                     entry.keep(impl.name, index, codes_of(impl, impl.call(cycle, pod, view), len(view)))
             steady = self._nodes.alive[index].copy()
             entry.steady[index], entry.feasible[index] = self._combined(entry, steady, entry.filters, index)
-        self._evaluate_scores(entry, cycle, pod, view, kinds)
 
-    def _evaluate_scores(self, entry: Entry, cycle: Cycle, pod: PodInfo, view: NodeView, kinds: int) -> None:
-        """Score the rows of a view again, after their filters."""
-        scores, index = entry.scores, view.index
-        if scores is None:
-            return
-        for impl in scores.scorers:
-            if (impl.reads or 0) & kinds:
-                self._rescore(scores, entry.feasible, impl, cycle, pod, view)
-        total: ScoreColumn | float = 0.0
-        if scores.scorers:
-            scores.base[index] = total = _sum(scores, view)
-        if scores.ranked is not None:
-            ranked = np.where(entry.feasible[index], total, -1.0)
-            if len(ranked) * _ROWS_EACH > len(scores.ranked):
-                scores.leaders = None
-            if scores.leaders is not None:
-                _follow(scores, scores.leaders, view, scores.ranked[index], ranked)
-            scores.ranked[index] = ranked
-
-    def _evaluate_row(self, entry: Entry, pod: PodInfo, row: int) -> None:
+    def _evaluate_row(self, entry: Entry, cycle: Cycle, pod: PodInfo, view: NodeView, row: int) -> None:
         """Evaluate one row whose pods have changed; nearly every cycle does this, so it uses plain numbers."""
-        view = self._nodes.view(slice(row, row + 1))
-        cycle = Cycle(entry.shared)
         feasible = bool(entry.steady[row])
         for impl in entry.changing:
             verdict = codes_of(impl, impl.call(cycle, pod, view), 1)
@@ -248,30 +241,6 @@ class Kept:
             feasible = feasible and not verdict[0]
         if entry.feasible.item(row) != feasible:
             entry.feasible[row], entry.count = feasible, -1
-        scores = entry.scores
-        if scores is None:
-            return
-        total = 0.0
-        for impl in scores.scorers:
-            kept = scores.raw[impl.name]
-            if (impl.reads or 0) & PODS:
-                answer = scores_of(impl, "score", impl.call(cycle, pod, view), 1)
-                score = answer.item(0)
-                if impl.normalize is not None:
-                    scores.keep(impl.name, view.index, answer)
-                elif not 0.0 <= score <= MAX_SCORE:
-                    if feasible:
-                        raise out_of_range(impl, score, score)
-                    score = 0.0
-                kept[row] = score
-            if impl.normalize is None:
-                total += impl.weight * float(kept[row])
-        scores.base[row] = total
-        if scores.ranked is not None:
-            ranked = total if feasible else -1.0
-            if scores.leaders is not None and not scores.leaders.follow(row, scores.ranked.item(row), ranked):
-                scores.leaders = None
-            scores.ranked[row] = ranked
 
     def scores(self, entry: Entry, pod: PodInfo, deadline: Deadline) -> Scores:
         """The scores of all nodes. Raises PluginError and DeadlineExceeded.
@@ -279,7 +248,7 @@ class Kept:
         Many identities occur once. The scores of such an identity are dropped when the next identity is scored, which
         then uses the same memory: to write memory for the first time takes as long as to compute the scores.
         """
-        if entry.scores is not None:
+        if entry.scores is not None and self.catch_up(entry, entry.scores, pod):
             if entry is self._newest:
                 self._newest = None
                 self._stays(entry)
@@ -290,12 +259,30 @@ class Kept:
         before = self._positions() if self._more_changes else {}
         found = self._scored(entry, pod, deadline)
         self._follow(entry, found, before)
+        found.position = entry.position
         entry.scores = found  # at the end: a plugin that raises leaves the entry without scores
         if entry.was_scored:
             self._stays(entry)
         else:
             self._newest, entry.was_scored = entry, True
         return found
+
+    def catch_up(self, entry: Entry, scores: Scores, pod: PodInfo) -> bool:
+        """Bring the scores of an entry up to date with its verdicts; False, with the scores dropped, if too many rows
+        have changed. Raises PluginError.
+
+        Often the nodes are only filtered, for example while no node is feasible; then no plugin is asked for scores.
+        """
+        scores.is_wanted = True
+        if scores.position == entry.position:
+            return True
+        changed = self._changed(entry.log, scores.position)
+        if changed is None:
+            entry.scores = None
+            return False
+        score_rows(entry, scores, Cycle(entry.shared), pod, *changed)
+        scores.position = entry.position
+        return True
 
     def _stays(self, entry: Entry) -> None:
         """The scores of the entry are kept from now on, and count towards its size."""
@@ -329,11 +316,11 @@ class Kept:
                 found.constant[impl.name] = common.constant[impl.name]
                 continue
             check()
-            self._rescore(found, entry.feasible, impl, cycle, pod, view)
+            rescore(found, entry.feasible, impl, cycle, pod, view)
         plain = [impl for impl in found.scorers if impl.normalize is None]
         found.told = tuple([(impl.name, impl.weight) for impl in plain])
         found.columns = [found.raw[impl.name] for impl in plain]
-        found.base = _sum(found, view)
+        found.base = summed(found, view)
         return found
 
     def _follow(self, entry: Entry, scores: Scores, before: dict[Changes, int]) -> None:
@@ -350,26 +337,6 @@ class Kept:
             entry.log = self._log(entry.reading)
             entry.position = positions_in(entry.log, before | known)
 
-    def _rescore(
-        self,
-        scores: Scores,
-        feasible: BoolColumn,
-        impl: Implementation,
-        cycle: Cycle,
-        pod: PodInfo,
-        view: NodeView,
-    ) -> None:
-        raw = scores_of(impl, "score", impl.call(cycle, pod, view), len(view))
-        if impl.normalize is None and not are_in_range(raw):
-            check_range(impl, raw[feasible[view.index]])  # on infeasible nodes any score is allowed
-            raw = np.where((raw >= 0.0) & (raw <= MAX_SCORE), raw, 0.0)
-        if impl.name in scores.raw:
-            scores.keep(impl.name, view.index, raw)
-            return
-        scores.raw[impl.name] = raw if raw.flags.owndata and raw.flags.writeable else raw.copy()
-        if impl.normalize is not None:
-            scores.constant[impl.name] = are_all(raw, raw)
-
     def leaders(self, entry: Entry, scores: Scores) -> BestRows:
         """The best feasible rows; made at the first call, because profiles with other scores never ask for them."""
         if scores.leaders is None:
@@ -377,21 +344,3 @@ class Kept:
                 scores.ranked = np.where(entry.feasible, scores.base, -1.0)
             scores.leaders = BestRows(scores.ranked)
         return scores.leaders
-
-
-def _follow(scores: Scores, leaders: BestRows, view: NodeView, before: ScoreColumn, ranked: ScoreColumn) -> None:
-    """Keep the leaders in step with the rows of a view whose values change."""
-    changed = zip(view.rows.tolist(), before.tolist(), ranked.tolist(), strict=True)
-    if not all([leaders.follow(row, before, now) for row, before, now in changed]):
-        scores.leaders = None
-
-
-def _sum(scores: Scores, view: NodeView) -> ScoreColumn:
-    """The weighted sum, at the rows of a view, of the scores that need no normalization."""
-    total: ScoreColumn | None = None
-    for impl in scores.scorers:
-        if impl.normalize is None:
-            raw = scores.raw[impl.name][view.index]
-            weighted = raw if impl.weight == 1 else impl.weight * raw
-            total = weighted if total is None else total + weighted
-    return np.zeros(len(view)) if total is None else total

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _AT_ONCE = 64
 """About how many units hints are asked between two looks at the clock."""
 _MOST_EVENTS = 1024
-"""Different events for which it is remembered whether they are registered."""
+"""Different events for which it is remembered whether they are registered, and whom they may help."""
 Each = TypeVar("Each", Alike, Unit)
 
 Rejecters = tuple[str, frozenset[str]]
@@ -63,6 +63,8 @@ class Wanting:
         """The registered events of each plugin, by scheduler name and plugin name."""
         self._is_registered: dict[ClusterEvent, bool] = {}
         """The answers of `is_registered` since the last change of `_hints`."""
+        self._matching: dict[tuple[Rejecters, ClusterEvent], list[EventHint]] = {}
+        """The hints that an event concerns, of some plugins that rejected units, since the last change of `_hints`."""
         self.unschedulable: OrderedDict[str, Unit] = OrderedDict()
         """The rejected units by UID, in the order in which they were rejected."""
         self.gated: dict[str, Unit] = {}
@@ -76,12 +78,17 @@ class Wanting:
         self._hints[scheduler_name] = {
             plugin: (ANY_EVENT,) if given is None else tuple(given) for plugin, given in events.items()
         }
-        self._is_registered.clear()
+        self._forget()
 
     def serve_only(self, scheduler_names: Container[str]) -> None:
         """Drop all other profiles."""
         self._hints = {name: hints for name, hints in self._hints.items() if name in scheduler_names}
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget what was worked out from other hints than there are now."""
         self._is_registered.clear()
+        self._matching.clear()
 
     def begin(self, unit: Unit, key: SortKey = ()) -> Alike | None:
         """A gated or unschedulable unit waits from now on for the events of the plugins in its `rejected_by`.
@@ -173,7 +180,7 @@ class Wanting:
         wanting = [
             (waiting, hints)
             for each, waiting in self._waiting.items()
-            if (hints := self._hints_of(each, happened.event))
+            if (hints := self._hints_for(each, happened.event))
         ]
         if not wanting:
             return helped
@@ -195,15 +202,24 @@ class Wanting:
         if not events:
             return events is None
         until = self.time.begin(now)
-        helps = any(_helps(unit, self._hints_of(_rejecters(unit), each.event), each, until) for each in events)
+        helps = any(_helps(unit, self._hints_for(_rejecters(unit), each.event), each, until) for each in events)
         self.time.end()
         return helps
 
-    def _hints_of(self, rejecters: Rejecters, event: ClusterEvent | None = None) -> list[EventHint]:
+    def _hints_for(self, rejecters: Rejecters, event: ClusterEvent) -> list[EventHint]:
+        """The hints of these plugins that the event concerns."""
+        key = rejecters, event
+        known = self._matching.get(key)
+        if known is None:
+            if len(self._matching) >= _MOST_EVENTS:  # plugins may announce events of any name
+                self._matching.clear()
+            known = self._matching[key] = [hint for hint in self._hints_of(rejecters) if hint.event.matches(event)]
+        return known
+
+    def _hints_of(self, rejecters: Rejecters) -> list[EventHint]:
         scheduler_name, plugins = rejecters
         hints = self._hints[scheduler_name]
-        found = [hint for plugin in plugins for hint in hints.get(plugin, (ANY_EVENT,))]
-        return found if event is None else [hint for hint in found if hint.event.matches(event)]
+        return [hint for plugin in plugins for hint in hints.get(plugin, (ANY_EVENT,))]
 
 
 def _rejecters(unit: Unit) -> Rejecters:

@@ -152,6 +152,23 @@ def test_a_change_of_labels_alone_concerns_plugins_that_read_more_of_pods_than_s
     assert (runtime.profile.plugins[plugin.name].asked > before) is asks_again
 
 
+@pytest.mark.parametrize("changes", [3, 100], ids=["some rows", "more than are looked up"])
+def test_nodes_are_scored_when_scores_are_asked_for_and_not_while_they_are_only_filtered(changes: int) -> None:
+    cache = cluster(make_node(f"n{row}") for row in range(100))
+    runtime, pod = make_runtime(cache, Company), cache.record(make_pod("w"))
+    answers(runtime, pod)
+    answers(runtime, pod)
+    before = runtime.profile.plugins["Company"].asked
+
+    for row in range(changes):
+        cache.upsert_pod(cache.record(make_pod(f"p{row}", node=f"n{row}", labels={"app": "x"})))
+        runtime.filter(pod)
+
+    assert runtime.profile.plugins["Company"].asked - before <= 1  # the scores may follow the first change at once
+    assert answers(runtime, pod) == answers(make_runtime(cache, Company), pod)
+    assert runtime.profile.plugins["Company"].asked - before <= 2
+
+
 class Racked(Racks):
     """The same, but only the rack counts."""
 
@@ -204,6 +221,8 @@ def test_kept_verdicts_and_scores_equal_fresh_ones_after_any_history(data: st.Da
         looked_at = data.draw(st.lists(st.sampled_from(pods), max_size=4))
         for pod in looked_at:
             answers(kept, pod)
+        for pod in data.draw(st.lists(st.sampled_from(pods), max_size=4)):
+            kept.filter(pod)
         for step in data.draw(st.lists(st.one_of(some.steps(), histories.relabelling()), max_size=5)):
             step(cache)
 
@@ -212,7 +231,10 @@ def test_kept_verdicts_and_scores_equal_fresh_ones_after_any_history(data: st.Da
 
 @given(
     st.lists(some.nodes, min_size=2, max_size=4),
-    st.lists(st.tuples(st.sampled_from(["place", "take", "look"]), st.integers(0, 7), st.integers(0, 7)), max_size=8),
+    st.lists(
+        st.tuples(st.sampled_from(["place", "take", "look", "filter"]), st.integers(0, 7), st.integers(0, 7)),
+        max_size=8,
+    ),
 )
 def test_they_are_equal_inside_a_transaction_and_after_its_end(
     nodes: list[model.Node], steps: list[tuple[str, int, int]]
@@ -230,6 +252,8 @@ def test_they_are_equal_inside_a_transaction_and_after_its_end(
                 tx.unplace(there[i % len(there)])
             elif what == "look":
                 answers(kept, pods[i])
+            elif what == "filter":
+                kept.filter(pods[i])
         check(kept, cache, pods)
 
     check(kept, cache, pods)

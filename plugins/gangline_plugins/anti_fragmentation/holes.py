@@ -53,7 +53,7 @@ class Holes:
 
     def charges(self, nodes: NodeView, shares: Shares) -> Charges:
         """The charges by the present columns; `nodes` are all nodes, and the gradient is up to date."""
-        if not shares:
+        if not shares or not self._topology.switches():  # a node alone is no domain that a pod could break
             return NO_CHARGES
         self._read(nodes)
         chain = self._topology.chain()

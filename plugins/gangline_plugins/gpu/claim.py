@@ -181,7 +181,8 @@ class GpuClaim:
     @hookimpl
     def identity_all(self, pods: Sequence[PodInfo]) -> Sequence[Hashable] | None:
         """As `identity` for each."""
-        return list(map(self.identity, pods)) if any([pod.annotations for pod in pods]) else None
+        has_none = all([_DECIDING.isdisjoint(pod.annotations) for pod in pods])
+        return None if has_none else list(map(self.identity, pods))
 
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:

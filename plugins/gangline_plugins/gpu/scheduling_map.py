@@ -179,7 +179,7 @@ class GpuSchedulingMap:
         self, pods: Sequence[PodInfo], annotations: Sequence[Mapping[str, str]]
     ) -> Sequence[Hashable] | None:
         """As `identity` for each."""
-        has_some = any([pod.annotations for pod in pods])
+        has_some = any([custom_resources.SCHEDULING_MAP in pod.annotations for pod in pods])
         return list(map(self.identity, pods, annotations)) if has_some else None
 
     @hookimpl

@@ -162,7 +162,8 @@ class TopologyAnnotations:
         self, pods: Sequence[PodInfo], annotations: Sequence[Mapping[str, str]]
     ) -> Sequence[Hashable] | None:
         """As `identity` for each."""
-        return list(map(self.identity, pods, annotations)) if any(annotations) else None
+        has_none = all([KEYS.isdisjoint(each) for each in annotations])
+        return None if has_none else list(map(self.identity, pods, annotations))
 
     @hookimpl
     def pre_score(self, cycle: Cycle, pod: PodInfo) -> Status | None:

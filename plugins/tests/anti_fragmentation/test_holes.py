@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gangline import PodInfo
-from gangline.testing import GPU, make_pod
+from gangline.testing import GPU, make_node, make_pod
 from gangline.testing.gangs import Gangs, fabric
 from gangline_plugins.anti_fragmentation import AntiFragmentation
 
@@ -117,3 +117,23 @@ def test_a_leaf_that_is_complete_again_is_kept_again() -> None:
 
     assert cluster.cache.nodes.view().requested(GPU)[4] == 0
     assert cluster.best() == {"s0-l0"}
+
+
+def test_what_happens_before_the_nodes_have_leaves_counts_once_they_have_some() -> None:
+    late, early = Cluster(leaves=3), Cluster(leaves=3)
+    for cluster in (late, early):
+        nodes = [node for node in cluster.cache.nodes.objects if node is not None]
+        cluster.expect_gangs(4)
+        cluster.scores()
+        if cluster is late:
+            for node in nodes:
+                cluster.cache.upsert_node(make_node(node.metadata.name, gpus=8, cpu=64, memory="512Gi"))
+        cluster.occupy("s0-l0-n0", 8)
+        cluster.scores()
+        cluster.occupy("s0-l1-n1", 8)
+        cluster.scores()
+        for node in nodes:
+            cluster.cache.upsert_node(node)
+
+    assert late.scores().tolist() == early.scores().tolist()
+    assert late.best() == {"s0-l0", "s0-l1"} and late.scores()[8:].max() < late.scores()[:8].max() - 1.0
