@@ -19,7 +19,7 @@ _Standing = tuple[Cost, str, int]
 
 
 @dataclass(slots=True, eq=False)
-class Trial:
+class NodeTrial:
     """One node on which the pod fits after all pods of lower priority are removed."""
 
     row: int
@@ -65,7 +65,7 @@ class Race:
         """Whether nodes may be left out."""
         return self._costly is not None
 
-    def finished(self, trial: Trial) -> None:
+    def finished(self, trial: NodeTrial) -> None:
         """All victims of a node are known."""
         if self._costly is None or not trial.victims:
             return
@@ -73,11 +73,11 @@ class Race:
         if self._best is None or _is_better((cost, start, trial.place), self._best):
             self._best = cost, start, trial.place
 
-    def going_on(self, trials: Iterable[Trial]) -> list[Trial]:
+    def going_on(self, trials: Iterable[NodeTrial]) -> list[NodeTrial]:
         """The trials that are not over, and of which the nodes may still be the best."""
         return [trial for trial in trials if not trial.is_over and self._may_win(trial)]
 
-    def _may_win(self, trial: Trial) -> bool:
+    def _may_win(self, trial: NodeTrial) -> bool:
         if self._costly is None or self._best is None or trial.row not in self._costly:
             return True
         if trial.victims:

@@ -24,7 +24,7 @@ import numpy as np
 
 from gangline import BoolColumn, Handle, PodInfo, Rows, Transaction
 from gangline_plugins.default_preemption.importance import Candidate
-from gangline_plugins.default_preemption.racing import Race, Trial
+from gangline_plugins.default_preemption.racing import Race, NodeTrial
 from gangline_plugins.preemption.budgets import Budgets
 from gangline_plugins.preemption.precedence import importance, may_preempt
 
@@ -86,21 +86,21 @@ class Simulation:
     def _lower(self, row: int) -> Iterator[PodInfo]:
         return (pod for pod in self._nodes.pods(row).values() if may_preempt(self._pod, pod))
 
-    def _trial(self, row: int, place: int, pods: Sequence[PodInfo]) -> Trial:
+    def _trial(self, row: int, place: int, pods: Sequence[PodInfo]) -> NodeTrial:
         protected, others = self._budgets.split(pods)
-        return Trial(row, place, protected + others, len(protected))
+        return NodeTrial(row, place, protected + others, len(protected))
 
     def _costly(self, rows: Rows) -> set[int]:
         """The rows of the nodes on which the pod does not fit while all pods are there: at least one has to go."""
         return set(rows[~self._passes(rows)].tolist())
 
-    def _reprieve(self, tx: Transaction, trials: Sequence[Trial], race: Race) -> None:
+    def _reprieve(self, tx: Transaction, trials: Sequence[NodeTrial], race: Race) -> None:
         """Let the pods return. In a race the first node goes ahead, so that the others have a mark to beat."""
         if race.is_on:
             self._return(tx, trials[:1], race)
         self._return(tx, trials, race)
 
-    def _return(self, tx: Transaction, trials: Sequence[Trial], race: Race) -> None:
+    def _return(self, tx: Transaction, trials: Sequence[NodeTrial], race: Race) -> None:
         active = race.going_on(trials)
         while active:
             for trial in active:
@@ -114,7 +114,7 @@ class Simulation:
                     race.finished(trial)
             active = race.going_on(active)
 
-    def _candidate(self, trial: Trial) -> Candidate:
+    def _candidate(self, trial: NodeTrial) -> Candidate:
         victims = tuple(sorted(trial.victims, key=importance))
         return Candidate(trial.row, self._nodes.names[trial.row], victims, trial.violations)
 
