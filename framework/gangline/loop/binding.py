@@ -146,7 +146,8 @@ class Binder:
         """The workers of a profile."""
         workers = self._workers.get(profile)
         if workers is None:
-            workers = Workers(profile, self._concurrency, self._metrics, self._profile_listener, self._ended, self._look_at_room)
+            told = self._profile_listener, self._ended, self._look_at_room
+            workers = Workers(profile, self._concurrency, self._metrics, *told)
             workers.is_finishing = self._is_finishing
             self._workers[profile] = workers
             if self._group is not None:
