@@ -24,7 +24,7 @@ import numpy as np
 
 from gangline import BoolColumn, Handle, PodInfo, Rows, Transaction
 from gangline_plugins.default_preemption.importance import Candidate
-from gangline_plugins.default_preemption.racing import Race, NodeTrial
+from gangline_plugins.default_preemption.racing import NodeTrial, Race
 from gangline_plugins.preemption.budgets import Budgets
 from gangline_plugins.preemption.precedence import importance, may_preempt
 
