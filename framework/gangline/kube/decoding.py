@@ -44,12 +44,13 @@ Undecodable = (msgspec.MsgspecError, RecursionError, ValueError)
 
 class _List(msgspec.Struct, Generic[T]):
     metadata: ListMeta
-    items: list[T] | None = None
+    items: list[T] | None
+    """Every list has them, be they null: a Status, which some proxies send with the code 200, has not."""
 
 
 class _RawList(msgspec.Struct):
     metadata: ListMeta
-    items: list[msgspec.Raw] | None = None
+    items: list[msgspec.Raw] | None
 
 
 class _Event(msgspec.Struct, Generic[T]):
@@ -67,7 +68,7 @@ class _Served(msgspec.Struct):
 
 
 class _ServedList(msgspec.Struct):
-    resources: list[_Served] = []
+    resources: list[_Served] | None
 
 
 class _Identity(msgspec.Struct, rename="camel"):
@@ -108,13 +109,18 @@ def decode_object(resource: Resource[T], data: bytes | msgspec.Raw) -> T:
 
 
 def decode_list(resource: Resource[T], data: bytes, on_invalid: OnInvalid) -> Listing[T]:
-    """Decode the body of a list. Objects that do not fit their struct are reported, and are listed as invalid."""
+    """Decode the body of a list. Objects that do not fit their struct are reported, and are listed as invalid.
+
+    Raises Unavailable for a body that is no list, or a list without a version: nothing can be said of its objects.
+    """
     if resource.upgrade is None:
         try:
             whole: _List[T] = _decoder(_List[resource.type]).decode(data)  # type: ignore[name-defined]  # a run-time type
-            return Listing(whole.items or [], whole.metadata.resource_version, more=whole.metadata.continue_)
         except Undecodable:
             pass
+        else:
+            version = _version(resource, whole.metadata)
+            return Listing(whole.items or [], version, more=whole.metadata.continue_)
     *_, listing = _one_by_one(resource, data, on_invalid, len(data))
     return listing
 
@@ -137,10 +143,9 @@ def _one_by_one(resource: Resource[T], data: bytes, on_invalid: OnInvalid, slice
     """Decode a list object by object. Yields the objects so far after each `slice_bytes`, and all at the end."""
     try:
         raw: _RawList = _decode(_RawList, data)
-    except msgspec.ValidationError as error:
-        raise InvalidObject(f"list of {resource.plural}", None, str(error)) from error
-    except msgspec.DecodeError as error:
+    except msgspec.MsgspecError as error:
         raise _garbled(resource, error) from error
+    version = _version(resource, raw.metadata)
     items: list[T] = []
     invalid: list[Unreadable] = []
     left = slice_bytes
@@ -152,8 +157,15 @@ def _one_by_one(resource: Resource[T], data: bytes, on_invalid: OnInvalid, slice
         left -= len(memoryview(text))
         if left <= 0:
             left = slice_bytes
-            yield Listing(items, raw.metadata.resource_version, tuple(invalid), raw.metadata.continue_)
-    yield Listing(items, raw.metadata.resource_version, tuple(invalid), raw.metadata.continue_)
+            yield Listing(items, version, tuple(invalid), raw.metadata.continue_)
+    yield Listing(items, version, tuple(invalid), raw.metadata.continue_)
+
+
+def _version(resource: Resource[Any], metadata: ListMeta) -> str:
+    """The resourceVersion of a list. A watch that began without one would never tell which objects are gone."""
+    if not metadata.resource_version:
+        raise _garbled(resource, "a list without a resourceVersion")
+    return metadata.resource_version
 
 
 def decode_event(resource: Resource[T], line: bytes, on_invalid: OnInvalid) -> WatchEvent[T]:
@@ -280,7 +292,7 @@ def decode_served(data: bytes) -> set[str]:
         found = _decode(_ServedList, data)
     except msgspec.MsgspecError as error:
         raise Unavailable(0, "Garbled", f"discovery: {error}") from error
-    return {resource.name for resource in found.resources if "/" not in resource.name}
+    return {resource.name for resource in found.resources or () if "/" not in resource.name}
 
 
 class LineSplitter:
@@ -338,5 +350,5 @@ def _value(data: bytes | msgspec.Raw, path: str) -> Any:
     return value
 
 
-def _garbled(resource: Resource[Any], error: Exception) -> Unavailable:
+def _garbled(resource: Resource[Any], error: Exception | str) -> Unavailable:
     return Unavailable(0, "Garbled", f"{resource.plural}: the answer is not what it should be: {error}")
