@@ -20,7 +20,7 @@ from typing import Any, Generic
 import msgspec
 
 from gangline.bounds import DEEPEST
-from gangline.errors import ApiError, InvalidObject, Unavailable
+from gangline.errors import ApiError, Gone, InvalidObject, TooManyRequests, Unavailable, WatchFailed
 from gangline.kube.faults import ApiStatus, from_status
 from gangline.kube.interface import EventType, Listing, Unreadable, WatchEvent
 from gangline.kube.resources import Resource, T
@@ -192,7 +192,7 @@ def _decode_odd_event(resource: Resource[T], line: bytes, on_invalid: OnInvalid)
     try:
         raw: _RawEvent = _decode(_RawEvent, line)
     except msgspec.MsgspecError as error:
-        raise _garbled(resource, error) from error
+        raise WatchFailed(0, "Garbled", f"{resource.plural}: what is no event in a watch: {error}") from error
     if raw.type == "ERROR":
         raise _failure(raw.object)
     metadata = _identity(raw.object)
@@ -216,11 +216,14 @@ _CHANGES = (EventType.ADDED.value, EventType.MODIFIED.value)
 
 
 def _failure(status: msgspec.Raw) -> ApiError:
-    """The exception for an ERROR event; after an unreadable event the request may be repeated."""
+    """The exception for an ERROR event."""
     try:
-        return from_status(_status.decode(status))
+        found = from_status(_status.decode(status))
     except Undecodable as error:
-        return Unavailable(0, "Garbled", f"the watch failed, and the answer does not say why: {error}")
+        return WatchFailed(0, "Garbled", f"the watch failed, and the answer does not say why: {error}")
+    if isinstance(found, Gone | TooManyRequests):
+        return found
+    return WatchFailed(found.status, found.reason, found.message, found.retry_after)
 
 
 def _unreadable(

@@ -9,7 +9,8 @@ from random import Random
 from typing import Any
 
 from gangline.kube.handing_over import Writes, number
-from gangline.kube.informer import Handler, Informer, Key
+from gangline.kube.informer import Informer, Key
+from gangline.kube.interface import Handler
 from gangline.kube.interface import Client
 from gangline.kube.optional import OptionalInformer
 from gangline.kube.resources import CONFIG_MAPS, NODES, PODS, PVCS, PVS, RESOURCE_CLAIMS, STORED, Selection
