@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from gangline.errors import ApiError, InvalidObject, NotFound
+from gangline.errors import ApiError, InvalidObject, NotFound, Unavailable
 from gangline.kube import decoding
 from gangline.kube.auth import Credentials
 from gangline.kube.interface import Listing, PatchKind, WatchEvent
@@ -149,7 +149,7 @@ class HttpClient:
         """See the interface."""
         accept = METADATA if resource.metadata_only else JSON
         body = await self._transport.read(resource.path(namespace, name), {}, self._transport.limits, accept)
-        return decoding.decode_object(resource, body)
+        return _answered(resource, body)
 
     async def served(self, group: str, version: str) -> set[str]:
         """See the interface."""
@@ -277,7 +277,7 @@ class HttpClient:
         query: Mapping[str, str] | None = None,
     ) -> T:
         answer = await self._transport.send(method, path, body, content_type, query or {})
-        written = decoding.decode_object(resource, answer)
+        written = _answered(resource, answer)
         self._on_written(resource, written.metadata.resource_version)
         return written
 
@@ -287,6 +287,16 @@ class HttpClient:
 
 
 _BINDING = Resource("", "v1", "bindings", "Binding", Binding)
+
+
+def _answered(resource: Resource[T], body: bytes) -> T:
+    """The object in an answer. Raises Unavailable if it has no name: many bodies, such as a Status with the code 200,
+    look like an object in which nothing is set.
+    """
+    found = decoding.decode_object(resource, body)
+    if not found.metadata.name:
+        raise Unavailable(0, "Garbled", f"{resource.plural}: the answer is an object without a name")
+    return found
 
 
 def _encode(resource: Resource[T], obj: T) -> bytes:

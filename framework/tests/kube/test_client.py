@@ -397,6 +397,17 @@ async def test_replacing_with_a_stale_version_is_a_conflict(server: FakeApiServe
     assert server.asked[0].json["metadata"]["resourceVersion"] == "8"
 
 
+async def test_an_answer_without_an_object_is_no_success(server: FakeApiServer, client: HttpClient) -> None:
+    lease = Lease(ObjectMeta(name="x", namespace="default", resource_version="8"))
+    for method in ("GET", "PUT"):
+        server.answers(method, f"{LEASE}/x", {"kind": "Status", "metadata": {}, "status": "Failure", "code": 500})
+
+    with pytest.raises(errors.Unavailable, match="without a name"):
+        await client.replace(LEASES, lease)
+    with pytest.raises(errors.Unavailable, match="without a name"):
+        await client.get(LEASES, "x", namespace="default")
+
+
 @pytest.mark.parametrize("kind", PatchKind)
 async def test_a_patch_says_how_it_is_merged(server: FakeApiServer, client: HttpClient, kind: PatchKind) -> None:
     server.answers("PATCH", f"{POD_A}/status", pod("a", 5))
