@@ -31,6 +31,8 @@ OnInvalid = Callable[[Resource[Any], str, str, InvalidObject], None]
 
 LARGE = 1 << 22
 """A list of at most so many bytes is decoded at once, in some 30 ms. 500 ResourceSlices of 128 devices have 27 MiB."""
+LARGEST_LINE = 1 << 24
+"""Bytes of one event; an object in etcd has 1.5 MiB at most, unless etcd is told otherwise."""
 SLICE = 1 << 18
 """Bytes of the objects of a larger list that are decoded without a pause."""
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
@@ -304,16 +306,21 @@ class LineSplitter:
     An incomplete line at the end of the stream is dropped: the server sends its event again to the next watch.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, largest: int = LARGEST_LINE) -> None:
         self._pending: list[bytes] = []
+        self._size = 0
+        self._largest = largest
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that this chunk completes, without empty ones."""
+        """The lines that this chunk completes, without empty ones. Raises WatchFailed if a line has no end."""
         self._pending.append(chunk)
+        self._size += len(chunk)
         if b"\n" not in chunk:
+            if self._size > self._largest:
+                raise WatchFailed(0, "Garbled", f"a watch sends an event of more than {self._largest} bytes")
             return []
         *lines, rest = b"".join(self._pending).split(b"\n")
-        self._pending = [rest]
+        self._pending, self._size = [rest], len(rest)
         return [line for line in lines if line]
 
 

@@ -12,8 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline.errors import ApiError, InvalidObject, Unavailable
-from gangline.kube.decoding import cut, decode_event, decode_large_list, decode_list, decode_object, decode_served
+from gangline.errors import ApiError, InvalidObject, Unavailable, WatchFailed
+from gangline.kube.decoding import (
+    LineSplitter,
+    cut,
+    decode_event,
+    decode_large_list,
+    decode_list,
+    decode_object,
+    decode_served,
+)
 from gangline.kube.interface import EventType, Listing
 from gangline.kube.resources import PODS
 
@@ -76,6 +84,14 @@ def test_what_is_no_list_is_not_taken_for_an_empty_one(page: bytes) -> None:
         decode_list(PODS, page, ignore)
     with pytest.raises(Unavailable, match="discovery"):
         decode_served(page)
+
+
+def test_a_line_of_a_watch_that_has_no_end_is_not_kept() -> None:
+    splitter = LineSplitter(largest=1000)
+
+    assert [splitter.feed(each) for each in (b"a" * 900, b"b" * 99 + b"\n" + b"c" * 900)][1] == [b"a" * 900 + b"b" * 99]
+    with pytest.raises(WatchFailed, match="more than 1000 bytes"):
+        splitter.feed(b"d" * 200)
 
 
 def test_a_list_without_a_version_is_refused() -> None:
