@@ -216,16 +216,19 @@ async def test_a_failure_that_is_not_a_status_shows_what_came(server: FakeApiSer
 
 
 async def test_a_read_waits_as_long_as_the_server_asks_and_tries_again(
-    server: FakeApiServer, client: HttpClient, slept: list[float]
+    server: FakeApiServer, client: HttpClient, slept: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
+    server.fails("GET", POD_A, 429, "TooManyRequests", Retry_After="7")
     server.fails("GET", POD_A, 429, "TooManyRequests", Retry_After="7")
     server.answers("GET", POD_A, pod("a", 2))
 
     found = await client.get(PODS, "a", namespace="default")
 
     assert found.metadata.name == "a"
-    assert len(slept) == 1
+    assert len(slept) == 2
     assert 7.0 <= slept[0] <= 8.0
+    (told,) = caplog.messages
+    assert told.startswith(f"GET {POD_A}: 429 TooManyRequests: ") and told.endswith("; asking again in 7 s")
 
 
 @pytest.mark.parametrize("through_a_proxy", [False, True], ids=["directly", "through a proxy"])
