@@ -142,6 +142,15 @@ async def test_a_watch_asks_for_bookmarks_and_a_random_time(server: FakeApiServe
     assert 300 <= int(query["timeoutSeconds"]) <= 600
 
 
+async def test_a_watch_that_says_nothing_ends_so_that_another_one_begins(server: FakeApiServer) -> None:
+    server.streams("/api/v1/pods", event("ADDED", pod("a", 8)), then="stay")
+
+    async with asyncio.timeout(10), HttpClient(Credentials(lambda: Access(server.url)), silence=0.05) as client:
+        events = [each async for each in client.watch(PODS, resource_version="7")]
+
+    assert [each.resource_version for each in events] == ["8"]
+
+
 async def test_a_watch_refused_with_410_raises_gone(server: FakeApiServer, client: HttpClient) -> None:
     server.fails("WATCH", ALL_PODS, 410, "Expired")
 
