@@ -53,6 +53,7 @@ class Nvml:
         self._events: Any = None
         self._known: dict[int, Gpu] = {}
         self._incidents: dict[str, tuple[str, ...]] = {}
+        self._said: set[str] = set()
         self._left_out = {
             api.NVML_ERROR_NOT_SUPPORTED,
             api.NVML_ERROR_FUNCTION_NOT_FOUND,
@@ -90,11 +91,11 @@ class Nvml:
             gpus = nvswitch.judged([self._gpu(index) for index in range(api.nvmlDeviceGetCount())])
             if self._events is None:
                 self._watch(gpus)
-            cuda: int = self._ask(0, api.nvmlSystemGetCudaDriverVersion)
+            cuda: int = self._told(0, api.nvmlSystemGetCudaDriverVersion)
             return Reading(
                 gpus=gpus,
                 distances=self._all_distances(gpus),
-                driver=self._ask("", api.nvmlSystemGetDriverVersion),
+                driver=self._told("", api.nvmlSystemGetDriverVersion),
                 cuda=(cuda // 1000, cuda % 1000 // 10),
                 machine=fabric.machine(self._root),
             )
@@ -143,7 +144,9 @@ class Nvml:
             | api.nvmlEventTypeFatalPoisonError
             | api.nvmlEventTypeGpuUnavailableError
         )
-        events, watched = api.nvmlEventSetCreate(), False
+        events, watched = self._told(None, api.nvmlEventSetCreate), False
+        if events is None:
+            return  # the readings go on; the next one tries again
         for gpu in gpus:
             try:
                 handle = api.nvmlDeviceGetHandleByIndex(gpu.id)
@@ -152,7 +155,7 @@ class Nvml:
                     api.nvmlDeviceRegisterEvents(handle, kinds, events)
                     watched = True
             except api.NVMLError as error:
-                log.info("GPU %d sends no events: %s", gpu.id, error)
+                self._say_once(f"GPU {gpu.id} sends no events: {error}")
         if watched:
             self._events = events
         else:
@@ -265,10 +268,14 @@ class Nvml:
             instance = ask(None, api.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)
             if instance is None:
                 continue
-            name: str = api.nvmlDeviceGetName(instance)  # "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
-            memory = self._memory(instance)
-            found.append(MigInstance(api.nvmlDeviceGetUUID(instance), name.rpartition("MIG ")[2], memory))
+            if (described := ask(None, self._mig_instance, instance)) is not None:  # else it is being destroyed
+                found.append(described)
         return tuple(found)
+
+    def _mig_instance(self, instance: Any) -> MigInstance:
+        api = self._api
+        name: str = api.nvmlDeviceGetName(instance)  # "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
+        return MigInstance(api.nvmlDeviceGetUUID(instance), name.rpartition("MIG ")[2], self._memory(instance))
 
     def _memory(self, handle: Any) -> int:
         """The memory of a GPU in MiB; 0 if unknown. Drivers set all bits for an unknown memory."""
@@ -354,6 +361,24 @@ class Nvml:
             if error.value not in self._left_out:
                 raise
             return default
+
+    def _told(self, default: T, function: Callable[..., Any]) -> Any | T:
+        """The result of a function, or the default after an error that says nothing of the GPUs."""
+        try:
+            return function()
+        except UnicodeDecodeError:
+            return default
+        except self._api.NVMLError as error:
+            if error.value in self._fatal:
+                raise
+            self._say_once(f"{getattr(function, '__name__', function)}: {error}")
+            return default
+
+    def _say_once(self, what: str) -> None:
+        """Log what every reading comes upon again."""
+        if what not in self._said:
+            self._said.add(what)
+            log.info("%s", what)
 
     def _quietly(self, function: Callable[..., Any], *args: Any) -> Any:
         """The result of a function; None after any error of NVML."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from gangline.clock import SystemClock
 from gangline_agent import fabric, inventory, labels
@@ -20,6 +21,10 @@ RETRY = 10.0
 """Seconds to the next reading while NVML is not available."""
 SLICE = 1.0
 """Seconds for which a thread waits for events; stopping the agent takes as long."""
+
+PATIENCE = 60.0
+"""Seconds after which NVML that does not answer counts as hung."""
+T = TypeVar("T")
 
 
 class Session(Protocol):
@@ -51,7 +56,9 @@ class Observer:
         signs: Signs,
         clock: SystemClock | None = None,
         offer: Callable[[Reading], None] = lambda reading: None,
+        patience: float = PATIENCE,
     ) -> None:
+        self._patience = patience
         self._session = session
         self._root = root
         self._reporter = reporter
@@ -71,7 +78,7 @@ class Observer:
 
     async def look(self) -> bool:
         """Reads the GPUs once and reports them; True if NVML is available or not needed."""
-        read = await asyncio.to_thread(self._read)
+        read = await self._asked(self._read)
         self._offer(read if isinstance(read, Reading) else Reading())
         before = self._reporter.newest
         has_gpus = isinstance(read, Reading) and bool(read.gpus)
@@ -93,6 +100,15 @@ class Observer:
         self._reporter.report(status, labels.labels_of(read if isinstance(read, Reading) else Reading()))
         return isinstance(read, Reading)
 
+    async def _asked(self, ask: Callable[[], T]) -> T:
+        """The answer of NVML, from a thread. A driver may hang: nothing is reported then, and the log says why."""
+        asking = asyncio.ensure_future(asyncio.to_thread(ask))
+        if not (await asyncio.wait((asking,), timeout=self._patience))[0]:
+            log.error("NVML has not answered for %g s; until it does nothing is reported", self._patience)
+            await asyncio.wait((asking,))
+            log.warning("NVML answers again")
+        return await asking
+
     def _read(self) -> Reading | Unavailable:
         try:
             return self._session.read()
@@ -105,5 +121,5 @@ class Observer:
         while (left := end - self._clock.monotonic()) > 0:
             if not self._session.watching:
                 await asyncio.sleep(left)
-            elif await asyncio.to_thread(self._session.wait, min(left, SLICE)):
+            elif await self._asked(partial(self._session.wait, min(left, SLICE))):
                 return

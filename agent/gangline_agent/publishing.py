@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import msgspec
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
-from gangline.errors import ApiError, Forbidden, NotFound
+from gangline.errors import ApiError, Forbidden, InvalidObject, NotFound
 from gangline.kube.interface import Client
 from gangline.kube.resources import GPU_NODE_STATUSES, NODES
 from gangline.model import Node
@@ -91,7 +91,8 @@ class Publisher:
 class Reporter:
     """Keeps the newest status and labels of one node published.
 
-    ``find`` gives the node as it is now; it may raise ApiError. ``uid`` is that of the GpuNodeStatus, once it is there.
+    ``find`` gives the node as it is now; it may raise ApiError and InvalidObject. ``uid`` is that of the GpuNodeStatus,
+    once it is there.
     """
 
     def __init__(
@@ -113,7 +114,10 @@ class Reporter:
         self._published = False
         self._rests = False
         self._retrying = AsyncRetrying(
-            retry=retry_if_exception_type(ApiError), wait=BACKOFF, sleep=sleep, before_sleep=self._complain
+            retry=retry_if_exception_type((ApiError, InvalidObject)),
+            wait=BACKOFF,
+            sleep=sleep,
+            before_sleep=self._complain,
         )
 
     def report(self, status: GpuNodeStatusStatus, wanted_labels: Mapping[str, str]) -> None:

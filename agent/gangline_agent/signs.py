@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from gangline.clock import SystemClock
-from gangline.errors import ApiError
+from gangline.errors import ApiError, InvalidObject
 from gangline.model import Node
 from gangline.wire.custom_resources import GPU, MIG_PREFIX
 
@@ -79,7 +79,7 @@ class Signs:
             return False
         try:
             node = await self._find()
-        except ApiError as error:
+        except (ApiError, InvalidObject) as error:
             log.warning("the node cannot be read, trying again: %s", error)
             return False
         self._next = now + AGAIN

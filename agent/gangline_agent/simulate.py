@@ -12,7 +12,7 @@ from collections.abc import Callable
 from tenacity import AsyncRetrying, retry_if_exception_type
 
 from gangline.clock import SystemClock
-from gangline.errors import ApiError, Conflict
+from gangline.errors import ApiError, Conflict, InvalidObject
 from gangline.kube.informer import Informer
 from gangline.kube.interface import Client
 from gangline.kube.resources import NODES
@@ -176,7 +176,7 @@ class _Member:
         if self.task is not None:
             self.task.cancel()
             await asyncio.wait((self.task,))
-        retrying = AsyncRetrying(retry=retry_if_exception_type(ApiError), wait=BACKOFF)
+        retrying = AsyncRetrying(retry=retry_if_exception_type((ApiError, InvalidObject)), wait=BACKOFF)
         await retrying(self._withdraw)
         if self._offering is not None:
             self._offering.offer(NOTHING)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gangline.errors import ApiError
+from gangline.errors import GanglineError
 from gangline.kube.resources import GPU_NODE_STATUSES, NODES, Resource, T
 from gangline.model import Node, ObjectMeta
 from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock, run
@@ -33,7 +33,7 @@ class RecordingClient(SimulatedClient):
     def __init__(self, server: InMemoryServer) -> None:
         super().__init__(server)
         self.applied: list[Applied] = []
-        self.failures: list[tuple[str, ApiError]] = []
+        self.failures: list[tuple[str, GanglineError]] = []
         self.labelled = asyncio.Event()
 
     async def apply(

@@ -120,6 +120,41 @@ def test_mig_instances_are_listed(tmp_path: Path) -> None:
     assert second.mig_capable
 
 
+def test_an_instance_that_is_destroyed_while_it_is_read_is_left_out(tmp_path: Path) -> None:
+    class Destroying(FakeNvml):
+        def nvmlDeviceGetName(self, handle: FakeGpu | FakeMig) -> str:
+            if isinstance(handle, FakeMig) and handle.uuid == "MIG-2":
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+            return super().nvmlDeviceGetName(handle)
+
+    name = "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
+    api = Destroying([FakeGpu(0, mig=[FakeMig("MIG-2", name, 9728), FakeMig("MIG-1", name, 9728)])])
+
+    (gpu,) = Nvml(api, tmp_path).read().gpus
+
+    assert (gpu.mig, gpu.problems) == ((MigInstance("MIG-1", "1g.10gb", 9728),), ())
+
+
+@pytest.mark.parametrize(
+    "function", ["nvmlEventSetCreate", "nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion"]
+)
+def test_an_error_that_says_nothing_of_the_gpus_hides_none_and_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, function: str
+) -> None:
+    def fails() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
+
+    api = hgx(2)
+    setattr(api, function, fails)
+    session = Nvml(api, tmp_path)
+
+    with caplog.at_level("INFO"):
+        read = [len(session.read().gpus) for _ in range(3)]
+
+    assert read == [2, 2, 2]
+    assert len(caplog.messages) == 1
+
+
 def test_the_fabric_gives_the_clique(tmp_path: Path) -> None:
     api = FakeNvml([FakeGpu(0, fabric=FakeFabric(CLUSTER.bytes, 7)), FakeGpu(1, fabric=FakeFabric(bytes(16), 0))])
 

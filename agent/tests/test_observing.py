@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -122,6 +124,28 @@ async def test_without_any_event_it_reads_again_after_the_period(tmp_path: Path)
         reports = [await reporter.reports.get() for _ in range(3)]
 
     assert [status.total for status, _ in reports] == [4, 4, 4]
+
+
+async def test_nvml_that_hangs_is_told_once_and_reported_when_it_answers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Hanging(FakeSession):
+        goes_on = threading.Event()
+
+        def read(self) -> Reading:
+            self.goes_on.wait(10)
+            return super().read()
+
+    reporter, session = ListeningReporter(), Hanging(hardware.pcie_4())
+    observer = Observer(session, tmp_path, reporter, 600.0, Signs(tmp_path, reporter._node), patience=0.01)
+    looking = asyncio.create_task(observer.look())
+    await eventually(lambda: "NVML has not answered for 0.01 s; until it does nothing is reported" in caplog.messages)
+    session.goes_on.set()
+    await looking
+
+    assert reporter.reports.qsize() == 1
+    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert told[1:] == ["NVML answers again"]
 
 
 async def test_without_nvml_it_says_so_and_goes_on_until_nvml_is_there(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from gangline.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
+from gangline.errors import Conflict, Forbidden, GanglineError, InvalidObject, NotFound, Unavailable
 from gangline.kube.resources import GPU_NODE_STATUSES, NODES
 from gangline.model import Node
 from gangline.wire.custom_resources import GpuDevice, GpuNodeStatusStatus
@@ -179,10 +179,14 @@ def test_an_object_that_was_deleted_is_made_again() -> None:
 
 @pytest.mark.parametrize(
     "failure",
-    [Unavailable(0, "ConnectionFailed", "refused"), Forbidden(403, "Forbidden", "not yet")],
-    ids=["outage", "no rights yet"],
+    [
+        Unavailable(0, "ConnectionFailed", "refused"),
+        Forbidden(403, "Forbidden", "not yet"),
+        InvalidObject("GpuNodeStatus", "[]", "Expected `object`, got `array`"),
+    ],
+    ids=["outage", "no rights yet", "no object"],
 )
-def test_it_goes_on_trying_and_then_writes_what_is_newest(failure: ApiError) -> None:
+def test_it_goes_on_trying_and_then_writes_what_is_newest(failure: GanglineError) -> None:
     async def story(client: RecordingClient) -> None:
         await add_node(client, "node")
         client.failures = [("gpunodestatuses", failure)] * 3

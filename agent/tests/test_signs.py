@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gangline.clock import SystemClock
-from gangline.errors import ApiError
+from gangline.errors import ApiError, GanglineError, InvalidObject
 from gangline.model import Node, NodeStatus, ObjectMeta
 from gangline_agent import signs
 from gangline_agent.signs import AGAIN, Signs
@@ -76,12 +76,13 @@ class Clock(SystemClock):
 
 async def test_the_node_is_asked_again_rarely_and_what_was_found_stays(tmp_path: Path) -> None:
     clock, asked = Clock(), []
-    answers: list[Any] = [ApiError(500, "", "away"), node(), node("8")]
+    odd = InvalidObject("Node", "[]", "Expected `object`, got `array`")
+    answers: list[Any] = [ApiError(500, "", "away"), odd, node(), node("8")]
 
     async def find() -> Node:
         answer = answers.pop(0)
         asked.append(answer)
-        if isinstance(answer, ApiError):
+        if isinstance(answer, GanglineError):
             raise answer
         found: Node = answer
         return found
@@ -92,4 +93,4 @@ async def test_the_node_is_asked_again_rarely_and_what_was_found_stays(tmp_path:
     found += [await signs_here.found() for _ in range(2)]
 
     assert found == [False] * 5 + [True] * 2
-    assert len(asked) == 3
+    assert len(asked) == 4

@@ -22,6 +22,7 @@
         |-- Invalid           422 or 400
         |-- TooManyRequests   429, with retry_after in seconds
         `-- Unavailable       5xx, a broken connection or a time-out: worth another try
+            `-- WatchFailed   the server has ended a watch and says an error: list again
 
 An error carries data and builds its text in ``__str__``; foreign errors are translated at the border.
 """
@@ -244,3 +245,7 @@ class TooManyRequests(ApiError):
 
 class Unavailable(ApiError):
     """5xx, a broken connection or a time-out: worth another try."""
+
+
+class WatchFailed(Unavailable):
+    """A watch came to an error, or to what is no event, so a watch from the same version may come to it again."""

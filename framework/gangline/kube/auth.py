@@ -97,6 +97,7 @@ class Credentials:
         self._read_at = self._clock()
         try:
             access = await asyncio.to_thread(self._read)
+            _load_authorities(self.ssl_context, access)
             _load_client_certificate(self.ssl_context, access)
         except ConfigError as error:
             log.error("credentials could not be read again, going on with the old ones: %s", error)
@@ -187,14 +188,27 @@ def _ssl_context(access: Access) -> ssl.SSLContext | None:
     try:
         context = ssl.create_default_context(cafile=access.ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            access.source, "certificate-authority", f"cannot be used: {_reason(error, access.ca_file)}"
-        ) from error
+        raise _unusable_authority(access, error) from error
     if not access.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     _load_client_certificate(context, access)
     return context
+
+
+def _load_authorities(context: ssl.SSLContext | None, access: Access) -> None:
+    """Trust the authorities in the file from now on, too: a cluster may get another one. The old ones stay trusted."""
+    if context is None or not access.ca_file:
+        return
+    try:
+        context.load_verify_locations(cafile=access.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise _unusable_authority(access, error) from error
+
+
+def _unusable_authority(access: Access, error: OSError) -> ConfigError:
+    why = f"cannot be used: {_reason(error, access.ca_file)}"
+    return ConfigError(access.source, "certificate-authority", why)
 
 
 def _load_client_certificate(context: ssl.SSLContext | None, access: Access) -> None:

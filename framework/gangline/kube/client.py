@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from gangline.errors import ApiError, InvalidObject, NotFound
-from gangline.kube import decoding
+from gangline.errors import ApiError, InvalidObject, NotFound, Unavailable
+from gangline.kube import decoding, faults
 from gangline.kube.auth import Credentials
 from gangline.kube.interface import Listing, PatchKind, WatchEvent
 from gangline.kube.reading import Limits
@@ -32,6 +32,8 @@ WATCH_SECONDS = (
     300,
     600,
 )  # the server ends a watch after a random time, so that not all end at once
+SILENCE = 180.0
+"""Seconds; an API server sends a bookmark every minute, for a kind that is quiet every other minute."""
 
 
 def log_invalid(resource: Resource[Any], namespace: str, name: str, error: InvalidObject) -> None:
@@ -50,6 +52,7 @@ class HttpClient:
     """Implements `gangline.kube.interface.Client`; make it inside a running event loop.
 
     ``timeout`` limits every request except watches, in seconds; a list may take longer as long as data keeps coming.
+    A watch without a bookmark for ``silence`` seconds ends, so that another one begins over a new connection.
     ``connections`` limits the open connections, those of watches included. ``may_write`` is called before each write is
     sent; if it returns False the write is not sent, and raises Unavailable. ``on_written`` is called with the
     resourceVersion of each object that was written, if the API server's answer has it.
@@ -65,7 +68,9 @@ class HttpClient:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         may_write: Callable[[], bool] = lambda: True,
         on_written: OnWritten = written_by_nobody,
+        silence: float = SILENCE,
     ) -> None:
+        self._silence = silence
         self.invalid_objects = 0
         self._on_written = on_written
         self._on_invalid = on_invalid
@@ -137,19 +142,26 @@ class HttpClient:
             "fieldSelector": field_selector,
         }
         # Longer than the server's own limit, so that only a dead connection reaches this limit.
-        limits = Limits(total=seconds + 30)
+        limits = Limits(total=seconds + 30, silence=self._silence)
         accept = METADATA if resource.metadata_only else JSON
-        async with self._transport.open(resource.path(namespace), query, limits, accept) as answer:
-            splitter = decoding.LineSplitter()
-            async for chunk in answer.parts():
-                for line in splitter.feed(chunk):
-                    yield decoding.decode_event(resource, line, self._report)
+        has_begun = False
+        try:
+            async with self._transport.open(resource.path(namespace), query, limits, accept) as answer:
+                has_begun = True
+                splitter = decoding.LineSplitter()
+                async for chunk in answer.parts():
+                    for line in splitter.feed(chunk):
+                        yield decoding.decode_event(resource, line, self._report)
+        except Unavailable as error:
+            if not has_begun or error.reason != faults.TIMEOUT:
+                raise
+            log.info("watch of %s: no answer for %g s, watching anew", resource.key, self._silence)
 
     async def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T:
         """See the interface."""
         accept = METADATA if resource.metadata_only else JSON
         body = await self._transport.read(resource.path(namespace, name), {}, self._transport.limits, accept)
-        return decoding.decode_object(resource, body)
+        return _answered(resource, body)
 
     async def served(self, group: str, version: str) -> set[str]:
         """See the interface."""
@@ -277,7 +289,7 @@ class HttpClient:
         query: Mapping[str, str] | None = None,
     ) -> T:
         answer = await self._transport.send(method, path, body, content_type, query or {})
-        written = decoding.decode_object(resource, answer)
+        written = _answered(resource, answer)
         self._on_written(resource, written.metadata.resource_version)
         return written
 
@@ -287,6 +299,16 @@ class HttpClient:
 
 
 _BINDING = Resource("", "v1", "bindings", "Binding", Binding)
+
+
+def _answered(resource: Resource[T], body: bytes) -> T:
+    """The object in an answer. Raises Unavailable if it has no name: many bodies, such as a Status with the code 200,
+    look like an object in which nothing is set.
+    """
+    found = decoding.decode_object(resource, body)
+    if not found.metadata.name:
+        raise Unavailable(0, "Garbled", f"{resource.plural}: the answer is an object without a name")
+    return found
 
 
 def _encode(resource: Resource[T], obj: T) -> bytes:

@@ -20,7 +20,7 @@ from typing import Any, Generic
 import msgspec
 
 from gangline.bounds import DEEPEST
-from gangline.errors import ApiError, InvalidObject, Unavailable
+from gangline.errors import ApiError, Gone, InvalidObject, TooManyRequests, Unavailable, WatchFailed
 from gangline.kube.faults import ApiStatus, from_status
 from gangline.kube.interface import EventType, Listing, Unreadable, WatchEvent
 from gangline.kube.resources import Resource, T
@@ -31,6 +31,8 @@ OnInvalid = Callable[[Resource[Any], str, str, InvalidObject], None]
 
 LARGE = 1 << 22
 """A list of at most so many bytes is decoded at once, in some 30 ms. 500 ResourceSlices of 128 devices have 27 MiB."""
+LARGEST_LINE = 1 << 24
+"""Bytes of one event; an object in etcd has 1.5 MiB at most, unless etcd is told otherwise."""
 SLICE = 1 << 18
 """Bytes of the objects of a larger list that are decoded without a pause."""
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
@@ -44,12 +46,13 @@ Undecodable = (msgspec.MsgspecError, RecursionError, ValueError)
 
 class _List(msgspec.Struct, Generic[T]):
     metadata: ListMeta
-    items: list[T] | None = None
+    items: list[T] | None
+    """Every list has them, be they null: a Status, which some proxies send with the code 200, has not."""
 
 
 class _RawList(msgspec.Struct):
     metadata: ListMeta
-    items: list[msgspec.Raw] | None = None
+    items: list[msgspec.Raw] | None
 
 
 class _Event(msgspec.Struct, Generic[T]):
@@ -67,7 +70,7 @@ class _Served(msgspec.Struct):
 
 
 class _ServedList(msgspec.Struct):
-    resources: list[_Served] = []
+    resources: list[_Served] | None
 
 
 class _Identity(msgspec.Struct, rename="camel"):
@@ -108,13 +111,18 @@ def decode_object(resource: Resource[T], data: bytes | msgspec.Raw) -> T:
 
 
 def decode_list(resource: Resource[T], data: bytes, on_invalid: OnInvalid) -> Listing[T]:
-    """Decode the body of a list. Objects that do not fit their struct are reported, and are listed as invalid."""
+    """Decode the body of a list. Objects that do not fit their struct are reported, and are listed as invalid.
+
+    Raises Unavailable for a body that is no list, or a list without a version: nothing can be said of its objects.
+    """
     if resource.upgrade is None:
         try:
             whole: _List[T] = _decoder(_List[resource.type]).decode(data)  # type: ignore[name-defined]  # a run-time type
-            return Listing(whole.items or [], whole.metadata.resource_version, more=whole.metadata.continue_)
         except Undecodable:
             pass
+        else:
+            version = _version(resource, whole.metadata)
+            return Listing(whole.items or [], version, more=whole.metadata.continue_)
     *_, listing = _one_by_one(resource, data, on_invalid, len(data))
     return listing
 
@@ -137,10 +145,9 @@ def _one_by_one(resource: Resource[T], data: bytes, on_invalid: OnInvalid, slice
     """Decode a list object by object. Yields the objects so far after each `slice_bytes`, and all at the end."""
     try:
         raw: _RawList = _decode(_RawList, data)
-    except msgspec.ValidationError as error:
-        raise InvalidObject(f"list of {resource.plural}", None, str(error)) from error
-    except msgspec.DecodeError as error:
+    except msgspec.MsgspecError as error:
         raise _garbled(resource, error) from error
+    version = _version(resource, raw.metadata)
     items: list[T] = []
     invalid: list[Unreadable] = []
     left = slice_bytes
@@ -152,8 +159,15 @@ def _one_by_one(resource: Resource[T], data: bytes, on_invalid: OnInvalid, slice
         left -= len(memoryview(text))
         if left <= 0:
             left = slice_bytes
-            yield Listing(items, raw.metadata.resource_version, tuple(invalid), raw.metadata.continue_)
-    yield Listing(items, raw.metadata.resource_version, tuple(invalid), raw.metadata.continue_)
+            yield Listing(items, version, tuple(invalid), raw.metadata.continue_)
+    yield Listing(items, version, tuple(invalid), raw.metadata.continue_)
+
+
+def _version(resource: Resource[Any], metadata: ListMeta) -> str:
+    """The resourceVersion of a list. A watch that began without one would never tell which objects are gone."""
+    if not metadata.resource_version:
+        raise _garbled(resource, "a list without a resourceVersion")
+    return metadata.resource_version
 
 
 def decode_event(resource: Resource[T], line: bytes, on_invalid: OnInvalid) -> WatchEvent[T]:
@@ -180,7 +194,7 @@ def _decode_odd_event(resource: Resource[T], line: bytes, on_invalid: OnInvalid)
     try:
         raw: _RawEvent = _decode(_RawEvent, line)
     except msgspec.MsgspecError as error:
-        raise _garbled(resource, error) from error
+        raise WatchFailed(0, "Garbled", f"{resource.plural}: what is no event in a watch: {error}") from error
     if raw.type == "ERROR":
         raise _failure(raw.object)
     metadata = _identity(raw.object)
@@ -204,11 +218,14 @@ _CHANGES = (EventType.ADDED.value, EventType.MODIFIED.value)
 
 
 def _failure(status: msgspec.Raw) -> ApiError:
-    """The exception for an ERROR event; after an unreadable event the request may be repeated."""
+    """The exception for an ERROR event."""
     try:
-        return from_status(_status.decode(status))
+        found = from_status(_status.decode(status))
     except Undecodable as error:
-        return Unavailable(0, "Garbled", f"the watch failed, and the answer does not say why: {error}")
+        return WatchFailed(0, "Garbled", f"the watch failed, and the answer does not say why: {error}")
+    if isinstance(found, Gone | TooManyRequests):
+        return found
+    return WatchFailed(found.status, found.reason, found.message, found.retry_after)
 
 
 def _unreadable(
@@ -280,7 +297,7 @@ def decode_served(data: bytes) -> set[str]:
         found = _decode(_ServedList, data)
     except msgspec.MsgspecError as error:
         raise Unavailable(0, "Garbled", f"discovery: {error}") from error
-    return {resource.name for resource in found.resources if "/" not in resource.name}
+    return {resource.name for resource in found.resources or () if "/" not in resource.name}
 
 
 class LineSplitter:
@@ -289,16 +306,21 @@ class LineSplitter:
     An incomplete line at the end of the stream is dropped: the server sends its event again to the next watch.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, largest: int = LARGEST_LINE) -> None:
         self._pending: list[bytes] = []
+        self._size = 0
+        self._largest = largest
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that this chunk completes, without empty ones."""
+        """The lines that this chunk completes, without empty ones. Raises WatchFailed if a line has no end."""
         self._pending.append(chunk)
+        self._size += len(chunk)
         if b"\n" not in chunk:
+            if self._size > self._largest:
+                raise WatchFailed(0, "Garbled", f"a watch sends an event of more than {self._largest} bytes")
             return []
         *lines, rest = b"".join(self._pending).split(b"\n")
-        self._pending = [rest]
+        self._pending, self._size = [rest], len(rest)
         return [line for line in lines if line]
 
 
@@ -338,5 +360,5 @@ def _value(data: bytes | msgspec.Raw, path: str) -> Any:
     return value
 
 
-def _garbled(resource: Resource[Any], error: Exception) -> Unavailable:
+def _garbled(resource: Resource[Any], error: Exception | str) -> Unavailable:
     return Unavailable(0, "Garbled", f"{resource.plural}: the answer is not what it should be: {error}")

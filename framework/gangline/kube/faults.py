@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 LONGEST_WAIT = 60.0
 """Seconds, at most, that a request waits before it is repeated, if an answer asks for a wait (Retry-After)."""
+TIMEOUT = "Timeout"
+"""The reason of the error for a request that was not answered in time."""
 _JITTER = wait_random_exponential(multiplier=0.2, max=5.0)
 
 
@@ -84,7 +86,7 @@ def from_exception(error: Exception, what: str) -> Unavailable:
         log.error("%s failed in a way that it should not", what, exc_info=error)
         return Unavailable(0, "InternalError", f"{what}: {type(error).__name__}: {error}")
     if isinstance(error, TimeoutError):
-        return Unavailable(0, "Timeout", f"{what}: no answer in time")
+        return Unavailable(0, TIMEOUT, f"{what}: no answer in time")
     return Unavailable(0, "ConnectionFailed", f"{what}: {str(error) or type(error).__name__}")
 
 

@@ -22,13 +22,14 @@ import time
 from collections.abc import AsyncGenerator, Callable, Collection, Container, Coroutine, Iterable
 from contextlib import aclosing
 from random import Random
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, cast
 
-from gangline.errors import ApiError, Forbidden, Gone, Invalid, Unavailable
+from gangline.errors import ApiError, Forbidden, Gone, Invalid, Unavailable, WatchFailed
+from gangline.kube.complaints import Complaints
 from gangline.kube.handing_over import number
-from gangline.kube.interface import Client, EventType, Listing, Unreadable, WatchEvent
+from gangline.kube.interface import Client, EventType, Handler, Listing, Unreadable, WatchEvent
 from gangline.kube.resources import Resource, T
-from gangline.model import HasMetadata, ObjectMeta
+from gangline.model import ObjectMeta
 
 log = logging.getLogger(__name__)
 
@@ -36,22 +37,10 @@ BREATH = 64  # objects handled before other tasks get a turn
 PAGE = 500  # objects asked for at once; what kubectl asks for
 BACKOFF = (0.5, 30.0)  # seconds after the first failure, and at most
 SHORT_WATCH = 1.0  # seconds; a watch that ends sooner without an event counts as a failure
+SHORT_WATCHES = 4  # so many in a row, and the objects are listed: such watches may hide what happens
 
 Key = tuple[str, str]
 """Namespace and name of an object."""
-Taken = TypeVar("Taken", bound=HasMetadata, contravariant=True)
-
-
-class Handler(Protocol[Taken]):
-    """Receives the objects; it is called in the event loop, so it must be quick."""
-
-    def upsert(self, obj: Taken, /) -> None:
-        """The object is new or has changed."""
-        ...
-
-    def remove(self, namespace: str, name: str, uid: str, /) -> None:
-        """The object is gone; its namespace is empty for cluster-wide kinds."""
-        ...
 
 
 class Informer(Generic[T]):
@@ -103,7 +92,7 @@ class Informer(Generic[T]):
         self._must_list = True  # else go on watching
         self._asked = 0  # how often for a new list
         self._failures = 0
-        self._complaint = ""
+        self._complaints = Complaints(resource.key)
         self._watching: asyncio.Timeout | None = None
         self._resting: asyncio.Future[None] | None = None
         self._moved = asyncio.Event()  # the handler has seen more
@@ -193,9 +182,9 @@ class Informer(Generic[T]):
             return self._failed(error)
         except Exception as error:
             return self._broke(error)
-        self._complaint = ""
         if self.events == events and self._clock() - started < SHORT_WATCH:
-            return self._back_off()
+            return self._ended_at_once()
+        self._complaints.end()
         self._failures = 0
         return 0.0
 
@@ -236,7 +225,9 @@ class Informer(Generic[T]):
             limit=PAGE,
             more=more,
         )
-        self._complaint = ""
+        if more and page.more == more:  # the list would have no end
+            raise Unavailable(0, "Garbled", f"{self.resource.plural}: a page of the list names itself as the next one")
+        self._complaints.end_of_list()
         return page
 
     async def _take(self, page: Listing[T]) -> None:
@@ -273,7 +264,7 @@ class Informer(Generic[T]):
         except TimeoutError:
             if self._watching is None or not self._watching.expired():
                 raise
-            self._complaint = ""
+            self._complaints.end()
             return True
         finally:
             self._watching = None
@@ -369,16 +360,21 @@ class Informer(Generic[T]):
         """Decides what to do after an error, and when: watch further, or list again. The server's wait counts, too."""
         if isinstance(error, Forbidden) and not self._is_needed:
             self.synced.set()
-        if isinstance(error, Gone | Invalid) or "Too large resource version" in error.message:
-            self._must_list = True
+        was_watching, self._must_list = not self._must_list, self._must_list or _calls_for_a_list(error)
+        if not isinstance(error, WatchFailed) and _calls_for_a_list(error):
             if not self._failures:
                 self._failures = 1
                 return 0.0
-        elif str(error) != self._complaint:  # once per change, not once per attempt
-            self._complaint = str(error)
-            level = logging.WARNING if isinstance(error, Unavailable) else logging.ERROR
-            log.log(level, "cannot follow %s: %s", self.resource.key, error)
+        else:
+            self._complaints.of(error, is_of_watch=was_watching)
         return max(self._back_off(), error.retry_after or 0.0)
+
+    def _ended_at_once(self) -> float:
+        """A watch was over at once; one that a restarting server ends is, too, but not several in a row."""
+        if self._failures >= SHORT_WATCHES:
+            self._complaints.of_short_watches()
+            self._must_list = True
+        return self._back_off()
 
     def _broke(self, error: Exception) -> float:
         """After a fault it is unknown which objects the handler has seen, so all are listed again."""
@@ -393,3 +389,8 @@ class Informer(Generic[T]):
         delay: float = min(first * 2 ** min(self._failures, 16), most)
         self._failures += 1
         return delay * self._random.uniform(0.5, 1.0)
+
+
+def _calls_for_a_list(error: ApiError) -> bool:
+    """Whether a watch from the same version would fail again."""
+    return isinstance(error, Gone | Invalid | WatchFailed) or "Too large resource version" in error.message

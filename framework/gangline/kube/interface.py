@@ -17,6 +17,7 @@ from gangline.kube.resources import Resource, T
 from gangline.model import HasMetadata, ObjectMeta
 
 Seen = TypeVar("Seen", bound=HasMetadata, covariant=True)
+Taken = TypeVar("Taken", bound=HasMetadata, contravariant=True)
 
 
 class EventType(enum.Enum):
@@ -66,6 +67,18 @@ class Listing(msgspec.Struct, Generic[T], frozen=True):
     resource_version: str
     invalid: tuple[Unreadable, ...] = ()
     more: str = ""
+
+
+class Handler(Protocol[Taken]):
+    """Receives the objects; it is called in the event loop, so it must be quick."""
+
+    def upsert(self, obj: Taken, /) -> None:
+        """The object is new or has changed."""
+        ...
+
+    def remove(self, namespace: str, name: str, uid: str, /) -> None:
+        """The object is gone; its namespace is empty for cluster-wide kinds."""
+        ...
 
 
 class Client(Protocol):

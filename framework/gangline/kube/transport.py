@@ -6,6 +6,7 @@ after failures that may pass, but never writes, because only the caller knows wh
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ from importlib.metadata import version
 from itertools import takewhile
 from urllib.parse import urlencode
 
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
 from gangline.errors import ApiError, Conflict, GanglineError, Unavailable
 from gangline.kube import faults
@@ -23,8 +24,12 @@ from gangline.kube.outbox import Outbox
 from gangline.kube.reading import HttpReader, KeptReader, Limits, StreamedAnswer
 from gangline.kube.writing import HttpAnswer, KeptWriter, Posts, Writer
 
+log = logging.getLogger(__name__)
+
 JSON = "application/json"
 READ_ATTEMPTS = 5
+LONG_WAIT = 5.0
+"""Seconds from which on the log says that a read waits before it is repeated."""
 AT_ONCE_PAUSE = 600.0
 """Seconds for which requests are sent one after the other, after not all that were sent at once have been answered."""
 LARGEST_RAW = 4 << 20  # bytes of the body at a path that the API server proxies
@@ -85,6 +90,7 @@ class Transport:
             wait=faults.retry_wait,
             stop=stop_after_attempt(READ_ATTEMPTS),
             sleep=self._sleep,
+            before_sleep=_tell_of_long_wait,
             reraise=True,
         )
         return await attempts(self._read_once, path, query, limits, accept)
@@ -204,6 +210,14 @@ async def bounded(parts: AsyncIterator[bytes], status: int, path: str) -> bytes:
         if len(body) > LARGEST_RAW:
             raise ApiError(status, "TooLarge", f"{path}: more than {LARGEST_RAW} bytes")
     return bytes(body)
+
+
+def _tell_of_long_wait(state: RetryCallState) -> None:
+    """Say in the log that a request waits for long, as a server may ask for by Retry-After: nobody else does."""
+    seconds = state.next_action.sleep if state.next_action is not None else 0.0
+    if seconds >= LONG_WAIT and state.attempt_number == 1:
+        error = state.outcome.exception() if state.outcome else None
+        log.warning("GET %s: %s; asking again in %.0f s", state.args[0], error, seconds)
 
 
 def _target(path: str, query: Mapping[str, str]) -> str:

@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 from gangline.kube.handing_over import Writes, number
-from gangline.kube.informer import Handler, Informer, Key
-from gangline.kube.interface import Client
+from gangline.kube.informer import Informer, Key
+from gangline.kube.interface import Client, Handler
 from gangline.kube.optional import OptionalInformer
 from gangline.kube.resources import CONFIG_MAPS, NODES, PODS, PVCS, PVS, RESOURCE_CLAIMS, STORED, Selection
 from gangline.loop.quarantine import Quarantine, what_a_pod_takes

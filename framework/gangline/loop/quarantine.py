@@ -20,8 +20,7 @@ import msgspec
 from gangline import bounds, quantity
 from gangline.errors import GanglineError, InvalidObject
 from gangline.kube.decoding import cut
-from gangline.kube.informer import Handler
-from gangline.kube.interface import Unreadable
+from gangline.kube.interface import Handler, Unreadable
 from gangline.kube.resources import Resource, T
 from gangline.model import (
     Container,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -180,19 +179,6 @@ async def test_a_pod_uses_its_service_account_and_follows_its_token(tmp_path: Pa
 
 def data(path: Path) -> str:
     return base64.b64encode(path.read_bytes()).decode()
-
-
-@pytest.fixture
-async def tls_server(certificates: Certificates) -> AsyncIterator[FakeApiServer]:
-    """An API server that takes only clients with a certificate of the authority."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificates.ca))
-    context.load_cert_chain(certificates.server, certificates.server_key)
-    context.verify_mode = ssl.CERT_REQUIRED
-    fake = FakeApiServer()
-    await fake.start(context)
-    fake.answers("GET", "/api/v1", {"resources": [{"name": "pods"}]})
-    yield fake
-    await fake.stop()
 
 
 @pytest.mark.parametrize("form", ["files", "data", "plugin", "insecure"])

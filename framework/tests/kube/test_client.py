@@ -142,6 +142,15 @@ async def test_a_watch_asks_for_bookmarks_and_a_random_time(server: FakeApiServe
     assert 300 <= int(query["timeoutSeconds"]) <= 600
 
 
+async def test_a_watch_that_says_nothing_ends_so_that_another_one_begins(server: FakeApiServer) -> None:
+    server.streams("/api/v1/pods", event("ADDED", pod("a", 8)), then="stay")
+
+    async with asyncio.timeout(10), HttpClient(Credentials(lambda: Access(server.url)), silence=0.05) as client:
+        events = [each async for each in client.watch(PODS, resource_version="7")]
+
+    assert [each.resource_version for each in events] == ["8"]
+
+
 async def test_a_watch_refused_with_410_raises_gone(server: FakeApiServer, client: HttpClient) -> None:
     server.fails("WATCH", ALL_PODS, 410, "Expired")
 
@@ -216,16 +225,19 @@ async def test_a_failure_that_is_not_a_status_shows_what_came(server: FakeApiSer
 
 
 async def test_a_read_waits_as_long_as_the_server_asks_and_tries_again(
-    server: FakeApiServer, client: HttpClient, slept: list[float]
+    server: FakeApiServer, client: HttpClient, slept: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
+    server.fails("GET", POD_A, 429, "TooManyRequests", Retry_After="7")
     server.fails("GET", POD_A, 429, "TooManyRequests", Retry_After="7")
     server.answers("GET", POD_A, pod("a", 2))
 
     found = await client.get(PODS, "a", namespace="default")
 
     assert found.metadata.name == "a"
-    assert len(slept) == 1
+    assert len(slept) == 2
     assert 7.0 <= slept[0] <= 8.0
+    (told,) = caplog.messages
+    assert told.startswith(f"GET {POD_A}: 429 TooManyRequests: ") and told.endswith("; asking again in 7 s")
 
 
 @pytest.mark.parametrize("through_a_proxy", [False, True], ids=["directly", "through a proxy"])
@@ -395,6 +407,17 @@ async def test_replacing_with_a_stale_version_is_a_conflict(server: FakeApiServe
         await client.replace(LEASES, lease)
 
     assert server.asked[0].json["metadata"]["resourceVersion"] == "8"
+
+
+async def test_an_answer_without_an_object_is_no_success(server: FakeApiServer, client: HttpClient) -> None:
+    lease = Lease(ObjectMeta(name="x", namespace="default", resource_version="8"))
+    for method in ("GET", "PUT"):
+        server.answers(method, f"{LEASE}/x", {"kind": "Status", "metadata": {}, "status": "Failure", "code": 500})
+
+    with pytest.raises(errors.Unavailable, match="without a name"):
+        await client.replace(LEASES, lease)
+    with pytest.raises(errors.Unavailable, match="without a name"):
+        await client.get(LEASES, "x", namespace="default")
 
 
 @pytest.mark.parametrize("kind", PatchKind)

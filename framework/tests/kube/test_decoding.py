@@ -12,8 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline.errors import ApiError, InvalidObject, Unavailable
-from gangline.kube.decoding import cut, decode_event, decode_large_list, decode_list, decode_object
+from gangline.errors import ApiError, InvalidObject, Unavailable, WatchFailed
+from gangline.kube.decoding import (
+    LineSplitter,
+    cut,
+    decode_event,
+    decode_large_list,
+    decode_list,
+    decode_object,
+    decode_served,
+)
 from gangline.kube.interface import EventType, Listing
 from gangline.kube.resources import PODS
 
@@ -65,6 +73,30 @@ def test_an_object_that_cannot_be_read_leaves_the_others_and_says_who_it_is(bad:
     readable = {pod.metadata.name for pod in found.items} - {"bad"}
     assert readable == {"a", "b"} and len(found.items) + len(found.invalid) == 3
     assert watched.resource_version == "7" and (watched.object is not None or watched.unreadable is not None)
+
+
+STATUS = b'{"kind":"Status","metadata":{},"status":"Failure","code":500,"message":"etcd is gone"}'
+
+
+@pytest.mark.parametrize("page", [STATUS, b"[1]", b"null", b"{}", b'{"metadata":{"resourceVersion":"5"}}', b""])
+def test_what_is_no_list_is_not_taken_for_an_empty_one(page: bytes) -> None:
+    with pytest.raises(Unavailable, match="pods: the answer is not what it should be"):
+        decode_list(PODS, page, ignore)
+    with pytest.raises(Unavailable, match="discovery"):
+        decode_served(page)
+
+
+def test_a_line_of_a_watch_that_has_no_end_is_not_kept() -> None:
+    splitter = LineSplitter(largest=1000)
+
+    assert [splitter.feed(each) for each in (b"a" * 900, b"b" * 99 + b"\n" + b"c" * 900)][1] == [b"a" * 900 + b"b" * 99]
+    with pytest.raises(WatchFailed, match="more than 1000 bytes"):
+        splitter.feed(b"d" * 200)
+
+
+def test_a_list_without_a_version_is_refused() -> None:
+    with pytest.raises(Unavailable, match="without a resourceVersion"):
+        decode_list(PODS, b'{"metadata":{},"items":[]}', ignore)
 
 
 def test_an_object_that_is_set_aside_does_not_keep_its_page() -> None:

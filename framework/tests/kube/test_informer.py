@@ -336,6 +336,41 @@ async def test_a_watch_that_ends_at_once_does_not_spin(server: FakeApiServer, in
     assert len(server.of("GET", ALL_PODS)) == 1
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(event("ERROR", failure(500, "InternalError")), id="error"),
+        pytest.param(event("ERROR", {**failure(410, "Expired"), "code": 0}), id="expired-without-a-code"),
+        pytest.param(b"half an even\n", id="garbage"),
+        pytest.param(b"", id="nothing"),
+    ],
+)
+async def test_what_happens_is_seen_though_every_watch_fails_and_the_log_says_so_once(
+    server: FakeApiServer, informer: Informer[Pod], recorder: Recorder, caplog: pytest.LogCaptureFixture, said: bytes
+) -> None:
+    server.answers("GET", ALL_PODS, listed(7))
+    server.streams(ALL_PODS, *filter(None, [said]))
+    await informer.step()
+    server.answers("GET", ALL_PODS, listed(9, pod("a", 8)))
+
+    waits = [await informer.step() for _ in range(24)]
+
+    assert recorder.told == [("upsert", "a", "8")]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert max(waits) >= 15.0
+
+
+async def test_a_list_whose_page_names_itself_as_the_next_one_has_an_end(
+    server: FakeApiServer, informer: Informer[Pod]
+) -> None:
+    page = listed(7, pod("a", 3))
+    page["metadata"]["continue"] = "here"
+    server.answers("GET", ALL_PODS, page)
+
+    async with asyncio.timeout(10):
+        assert await informer.step() > 0
+
+
 async def test_other_tasks_get_a_turn_between_events(
     server: FakeApiServer, informer: Informer[Pod], recorder: Recorder
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gangline import SUCCESS, Action, model, on
-from gangline.kube.informer import Handler
+from gangline.kube.interface import Handler
 from gangline.kube.resources import (
     NAMESPACES,
     NODES,
