@@ -9,7 +9,7 @@ import logging
 
 from gangline.errors import ApiError, Unavailable
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("gangline.kube.informer")  # whose failures these are
 
 AT_ONCE = "its watches end at once and without an event"
 
