@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any
 
 import pytest
@@ -44,6 +45,10 @@ def endless(point: str) -> type[Any]:
     return type("Endless", (), {"name": "Endless", point: hookimpl(call)})
 
 
+def _are_bound(cluster: SimulatedCluster, names: set[str]) -> bool:
+    return names <= set(cluster.bound())
+
+
 def filled(cluster: SimulatedCluster, waiting: int = 0) -> None:
     cluster.create(NODES, make_node("n", cpu=200, pods=1000))
     cluster.create(PODS, *(make_pod(f"hangs-{i}", scheduler_name="stuck") for i in range(ENDLESS + waiting)))
@@ -58,13 +63,13 @@ def test_pods_of_another_profile_are_bound_at_once(point: str) -> None:
         client = SimulatedClient(cluster.server, latency={"bind": 0.1})
         options = Options(seed=1, concurrency=PLACES)
         profiles = ENDLESS_BIND if point == "bind" else PROFILES
-        took = []
+        took: list[float] = []
         async with cluster.scheduling(profiles, client, plugins=[endless(point)], options=options):
             for pause in (0.1, (MOST_LONG + 3) * LONG):  # while places are left, and afterwards
                 await asyncio.sleep(pause)
-                names = [f"good-{len(took)}-{i}" for i in range(10 * PLACES)]
-                cluster.create(PODS, *(make_pod(name, scheduler_name="whole") for name in names))
-                took.append(await cluster.until(lambda names=names: set(names) <= set(cluster.bound())))
+                wanted = {f"good-{len(took)}-{i}" for i in range(10 * PLACES)}
+                cluster.create(PODS, *(make_pod(name, scheduler_name="whole") for name in wanted))
+                took.append(await cluster.until(partial(_are_bound, cluster, wanted)))
         return took
 
     first, second = cluster.play(story)
