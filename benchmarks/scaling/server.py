@@ -216,7 +216,7 @@ class Server:
         """The status of a pod that waits; what is not of a pod is accepted and forgotten."""
         patch, name = await request.json(), request.path.split("/")[-2]
         if name not in self._made:
-            return web.json_response({"metadata": {}})
+            return web.json_response({"metadata": {"name": name}})
         self._untold.discard(name)
         self._told.set()
         number, cpu_milli = self._made[name]

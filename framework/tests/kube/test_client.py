@@ -16,8 +16,8 @@ from gangline.kube.access import Access
 from gangline.kube.auth import Credentials
 from gangline.kube.client import HttpClient
 from gangline.kube.interface import EventType, PatchKind, WatchEvent
-from gangline.kube.resources import DEPLOYMENTS, EVENTS, GPU_CLAIMS, LEASES, NODES, PODS, Resource
-from gangline.model import Event, Lease, LeaseSpec, Node, ObjectMeta, Pod
+from gangline.kube.resources import DEPLOYMENTS, EVENTS, GPU_CLAIMS, LEASES, NODES, PODS, TOKEN_REVIEWS, Resource
+from gangline.model import Event, Lease, LeaseSpec, Node, ObjectMeta, Pod, TokenReview, TokenReviewSpec
 from gangline.wire.custom_resources import GpuClaim
 
 from .fake_api_server import FakeApiServer, bookmark, event, failure, listed, pod
@@ -407,6 +407,12 @@ async def test_replacing_with_a_stale_version_is_a_conflict(server: FakeApiServe
         await client.replace(LEASES, lease)
 
     assert server.asked[0].json["metadata"]["resourceVersion"] == "8"
+
+
+async def test_the_answer_to_a_review_has_no_name(server: FakeApiServer, client: HttpClient) -> None:
+    server.answers("POST", "/apis/authentication.k8s.io/v1/tokenreviews", {"metadata": {}, "status": {}})
+
+    assert (await client.create(TOKEN_REVIEWS, TokenReview(spec=TokenReviewSpec(token="x")))).metadata.name == ""
 
 
 async def test_an_answer_without_an_object_is_no_success(server: FakeApiServer, client: HttpClient) -> None:
