@@ -13,7 +13,7 @@ the group have to say by `pod_group_key` what their answer follows from.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence, Set
+from collections.abc import Hashable, Mapping, Sequence, Set
 
 from gangline.api.pod_group import GroupAttempt
 from gangline.groups.strategy import PLACEMENT_STRATEGY
@@ -73,14 +73,7 @@ def kind_of_group(
     if not all([_is_plain(name, runtime) for name in plugins if name != GROUPS]):
         return None
     workloads = [runtime.handle.workload(role.pods[0]) for role in roles]
-    if are_plain is None:
-        # Plugins that reject no node may count how many members fit there, or reject nodes on which room is made.
-        said = [
-            identity_of(runtime.profile.identities, role.pods[0], workload)
-            for role, workload in zip(roles, workloads, strict=True)
-        ]
-        are_plain = all([each.count(None) == len(each) for each in said])
-    if not are_plain:
+    if not (_are_plain(attempt, workloads, runtime) if are_plain is None else are_plain):
         return None
     keys = group_keys(runtime.profile, attempt)
     if keys is None:
@@ -92,6 +85,19 @@ def kind_of_group(
     shape = tuple((role.subgroup, len(role.pods), role.pods[0].cls.id) for role in roles)
     needs = (attempt.needed, attempt.fewest, group.priority, group.topology, group.subgroups, levels)
     return (*needs, shape, strategies, *keys)
+
+
+def _are_plain(attempt: GroupAttempt, workloads: Sequence[Mapping[str, str]], runtime: Runtime) -> bool:
+    """Whether no plugin of the profile reads more of the members than their classes.
+
+    Plugins that reject no node count, too: they may count how many members fit there, or reject nodes on which room is
+    made.
+    """
+    said = [
+        identity_of(runtime.profile.identities, role.pods[0], workload)
+        for role, workload in zip(attempt.roles, workloads, strict=True)
+    ]
+    return all([each.count(None) == len(each) for each in said])
 
 
 def _is_plain(name: str, runtime: Runtime) -> bool:
