@@ -132,20 +132,13 @@ async def test_what_is_chosen_is_not_taken_for_another_kind_with_its_name(browse
         await expect(page.locator("#details p")).to_have_text("team/web is no longer there.")
 
 
-async def test_tall_marks_on_a_name_cover_nothing_of_others(browser: Browser) -> None:
-    tall = "x" + "\u0301" * 200
-    seen = []
-    for name in ("x", tall):
-        shown = MadeUp(2)
-        shown.wait("a", "no room", seconds=70, labels={GANG: name})
-        async with shown.served() as url, browser.open(url) as page:
-            await view(page, "Queue")
-            await page.get_by_role("button", name="team/x").click()
-            await expect(page.locator("#details h2")).to_contain_text("team/x")
-            await page.mouse.move(0, 0)
-            await page.locator("#queue .scroll").focus()
-            await page.evaluate("() => document.activeElement.blur()")
-            others = ("#queue caption", "#queue thead", "#details .head", "#filter")
-            seen.append([await page.locator(each).screenshot() for each in others])
-
-    assert [plain == marked for plain, marked in zip(*seen, strict=True)] == [True] * 4
+async def test_marks_on_a_name_as_tall_as_may_be_cover_nothing_of_others(browser: Browser) -> None:
+    """Not each font piles marks up, so what is looked at is that each part with the name cuts off what goes beyond."""
+    shown = MadeUp(2)
+    shown.wait("a", "no room", seconds=70, labels={GANG: "x" + "\u0301" * 200})
+    async with shown.served() as url, browser.open(url) as page:
+        await view(page, "Queue")
+        await page.get_by_role("button", name="team/x").click()
+        for each in ("#queue tbody button", "#details h2", "#details code"):
+            part = page.locator(each, has_text="x\u0301")
+            assert await part.evaluate("(part) => getComputedStyle(part).overflowY") == "clip", each
