@@ -289,7 +289,7 @@ class HttpClient:
         query: Mapping[str, str] | None = None,
     ) -> T:
         answer = await self._transport.send(method, path, body, content_type, query or {})
-        if resource.plural.endswith("reviews"):  # a question, which is answered and not stored
+        if not resource.is_stored:
             return decoding.decode_object(resource, answer)
         written = _answered(resource, answer)
         self._on_written(resource, written.metadata.resource_version)

@@ -38,6 +38,8 @@ class Resource(Generic[T]):
     """The kind in older versions, newest first, for servers that do not have this version."""
     gate: str = field(default="", compare=False)
     """The feature gate of Kubernetes without which the API server does not serve the kind, though it knows it."""
+    is_stored: bool = field(default=True, compare=False)
+    """Whether objects that are created are kept; those of a review are questions, which are answered without a name."""
     upgrade: Upgrade | None = field(default=None, compare=False)
     """For an older version: turns the data of one object into data of the newest version."""
 
@@ -152,7 +154,7 @@ VALIDATING_WEBHOOKS = Resource(
     namespaced=False,
 )
 TOKEN_REVIEWS = Resource(
-    "authentication.k8s.io", "v1", "tokenreviews", "TokenReview", model.TokenReview, namespaced=False
+    "authentication.k8s.io", "v1", "tokenreviews", "TokenReview", model.TokenReview, namespaced=False, is_stored=False
 )
 SUBJECT_ACCESS_REVIEWS = Resource(
     "authorization.k8s.io",
@@ -161,6 +163,7 @@ SUBJECT_ACCESS_REVIEWS = Resource(
     "SubjectAccessReview",
     model.SubjectAccessReview,
     namespaced=False,
+    is_stored=False,
 )
 GPU_CLAIMS = Resource(wire.GPU_GROUP, wire.GPU_VERSION, "gpuclaims", "GpuClaim", wire.GpuClaim)
 GPU_NODE_STATUSES = Resource(

@@ -100,6 +100,11 @@ class Workers:
         return len(self._long)
 
     @property
+    def _taking_long(self) -> int:
+        """All pieces of work that take long."""
+        return len(self._long) + len(self._kept)
+
+    @property
     def has_room(self) -> bool:
         """Whether so little work waits that a new piece will soon be carried out, or the profile is passed."""
         return not self._is_full or self._is_passed
@@ -201,14 +206,14 @@ class Workers:
 
     def _look_at_room(self) -> None:
         """Tell of a change of what waits for this profile."""
-        is_passed = self._is_full and (self._is_passed or self.slow + len(self._kept) >= self._places)
+        is_passed = self._is_full and (self._is_passed or self._taking_long >= self._places)
         if is_passed != self._is_passed:
             self._is_passed = is_passed
             self._listener.passed(self._profile, is_passed)
         self._on_room()
 
     def _count(self) -> None:
-        self._gauge.labels(self._profile).set(self.slow + len(self._kept))
+        self._gauge.labels(self._profile).set(self._taking_long)
 
     def _tell(self) -> None:
         """Tell that the profile is stuck, unless that was told a short while ago."""
@@ -216,7 +221,7 @@ class Workers:
         if now - self._told_at < PAUSE:
             return
         self._told_at = now
-        count = self.slow + len(self._kept)
+        count = self._taking_long
         why = f'profile "{self._profile}": {count} bindings take long, so no other pod of this profile is bound'
         why += "".join(
             f"; plugin {plugin} at {point} has not returned {calls} times"

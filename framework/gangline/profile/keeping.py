@@ -19,11 +19,7 @@ import numpy as np
 
 from gangline.api.cycle_state import Cycle
 from gangline.deadline import Deadline
-from gangline.profile.answers import (
-    codes_of,
-    identity_of,
-    is_skipped,
-)
+from gangline.profile.answers import codes_of, identity_of, is_skipped
 from gangline.profile.common import Common, CommonAnswers, PreFiltered, pre_filtered
 from gangline.profile.entries import Entry, Scores, size
 from gangline.profile.implementations import CompiledProfile, Implementation

@@ -20,11 +20,8 @@ from .fake_extender import ExtenderServer
 @pytest.fixture
 async def secured(certificates: Certificates) -> AsyncIterator[ExtenderServer]:
     """An extender that wants a client certificate."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificates.ca))
-    context.load_cert_chain(certificates.server, certificates.server_key)
-    context.verify_mode = ssl.CERT_REQUIRED
     fake = ExtenderServer()
-    await fake.start(context)
+    await fake.start(certificates.of_server())
     fake.answers("filter", {"NodeNames": ["a"]})
     yield fake
     await fake.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
@@ -73,11 +72,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 @pytest.fixture
 async def tls_server(certificates: Certificates) -> AsyncIterator[FakeApiServer]:
     """An API server that takes only clients with a certificate of the authority."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificates.ca))
-    context.load_cert_chain(certificates.server, certificates.server_key)
-    context.verify_mode = ssl.CERT_REQUIRED
     fake = FakeApiServer()
-    await fake.start(context)
+    await fake.start(certificates.of_server())
     fake.answers("GET", "/api/v1", {"resources": [{"name": "pods"}]})
     yield fake
     await fake.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from pathlib import Path
 from typing import Any
 
@@ -144,10 +143,8 @@ async def test_a_certificate_whose_key_is_not_written_yet_leaves_the_old_pair_in
     certificates: Certificates,
 ) -> None:
     """A rotation replaces two files, one after the other."""
-    server, context = FakeApiServer(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificates.ca)
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.load_cert_chain(certificates.server, certificates.server_key)
-    await server.start(context)
+    server = FakeApiServer()
+    await server.start(certificates.of_server())
     server.answers("GET", "/api/v1", {"resources": [{"name": "pods"}]})
     ca, key = str(certificates.ca), str(certificates.client_key)
     whole = Access(server.url, ca_file=ca, cert_file=str(certificates.client), key_file=key, valid_for=0.0)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cmp_to_key
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline import Status
+from gangline import Rows, Status
 from gangline_plugins.default_preemption import Args
 from gangline_plugins.default_preemption.importance import choose
 from gangline_plugins.default_preemption.simulating import Simulation
@@ -152,31 +153,32 @@ def test_victims_are_those_of_the_rules(
         assert decided.violations == plans[decided.node].violations
 
 
+def simulated(
+    present: list[list[P]], allowed: dict[str, int], cpu: int, priority: int
+) -> tuple[Callable[[], Simulation], Rows]:
+    """Makes simulations for a pod that waits on such a cluster; and the rows of the nodes."""
+    found, _ = build(present, allowed)
+    waiting, budgets_now = found.pod(pod("wanted", cpu, priority)), found.plugin.budgets()
+    return lambda: Simulation(found.handle, waiting, budgets_now), found.handle.nodes.rows
+
+
 @given(present=clusters, allowed=budgets, cpu=st.integers(1, CPU), priority=st.integers(0, 4))
 def test_lock_step_is_the_same_as_one_node_at_a_time(
     present: list[list[P]], allowed: dict[str, int], cpu: int, priority: int
 ) -> None:
-    found, _ = build(present, allowed)
-    waiting = found.pod(pod("wanted", cpu, priority))
-    rows = found.handle.nodes.rows
-    budgets_now = found.plugin.budgets()
+    simulation, rows = simulated(present, allowed, cpu, priority)
 
-    together = Simulation(found.handle, waiting, budgets_now).together(rows)
-
-    assert together == Simulation(found.handle, waiting, budgets_now).one_by_one(rows)
+    assert simulation().together(rows) == simulation().one_by_one(rows)
 
 
 @given(present=clusters, allowed=budgets, cpu=st.integers(1, CPU), priority=st.integers(0, 4))
 def test_the_best_node_is_the_one_that_is_chosen_among_all(
     present: list[list[P]], allowed: dict[str, int], cpu: int, priority: int
 ) -> None:
-    found, _ = build(present, allowed)
-    waiting = found.pod(pod("wanted", cpu, priority))
-    rows = found.handle.nodes.rows
-    budgets_now = found.plugin.budgets()
-    every = Simulation(found.handle, waiting, budgets_now).together(rows)
+    simulation, rows = simulated(present, allowed, cpu, priority)
+    every = simulation().together(rows)
 
-    some, others = Simulation(found.handle, waiting, budgets_now).find_best(rows)
+    some, others = simulation().find_best(rows)
 
     assert choose(some) == choose(every)
     assert len(some) + others == len(every)
