@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 from gangline import Handle, PodInfo
+from gangline_plugins.latest import Latest
 
 _MOST = 10_000
 """At most this many reports are remembered; an older one may be repeated."""
@@ -14,18 +13,14 @@ class Told:
     """The reports so far, by UID of the pod."""
 
     def __init__(self) -> None:
-        self._said: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._said: Latest[tuple[str, str, str], None] = Latest(_MOST)
 
     def is_first(self, uid: str, reason: str, note: str) -> bool:
         """Whether this report about this pod is new; it is remembered."""
         key = uid, reason, note
-        if key in self._said:
-            self._said.move_to_end(key)
-            return False
-        self._said[key] = None
-        if len(self._said) > _MOST:
-            self._said.popitem(last=False)
-        return True
+        is_first = key not in self._said
+        self._said.keep(key, None)
+        return is_first
 
 
 class Teller:

@@ -9,7 +9,6 @@ Rules:
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -17,6 +16,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from gangline import BoolColumn, BoundedCache, NodeView, PodInfo, model, node_selection, requests, size_of
+from gangline_plugins.latest import Latest
 
 COVERAGE = 0.95
 _SEEN = 65_536
@@ -91,7 +91,7 @@ class PodHistory(Generic[Counted]):
         self._counts: dict[Counted, float] = {}
         self._bytes = 0
         """The memory of the keys of `_counts`."""
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._seen: Latest[str, None] = Latest(_SEEN)
         self.weight = 0.0
         """The sum of all counts, in units that grow with time."""
 
@@ -106,9 +106,7 @@ class PodHistory(Generic[Counted]):
         """Count a pod unless it was counted before; returns its weight."""
         if self.has_counted(uid):
             return 0.0
-        self._seen[uid] = None
-        if len(self._seen) > _SEEN:
-            self._seen.popitem(last=False)
+        self._seen.keep(uid, None)
         age = (now - self._start) / self._half_life
         if age > _MOST_HALF_LIVES:  # no float is larger than 2.0 ** 1024, and no pod may have come for long
             self._rescale(2.0 ** min(age, 2 * _MOST_HALF_LIVES - 1))

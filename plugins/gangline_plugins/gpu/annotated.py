@@ -54,6 +54,11 @@ def is_given(text: str, pod: PodInfo, had: Allocation, node: NodeDevices, belief
     return _is_same(had, *_said(text, pod), node) and not beliefs.has_judged(pod.uid)
 
 
+def text_of(pod: PodInfo) -> str | None:
+    """The text of the annotation; None if the pod has none."""
+    return pod.annotations.get(custom_resources.ALLOCATED)
+
+
 def _said(text: str, pod: PodInfo) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """The device ids in the annotation's text, and the UUIDs that the pod names."""
     return texts.device_ids(text), tuple(

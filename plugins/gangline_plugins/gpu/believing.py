@@ -17,7 +17,6 @@ Rules:
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Collection, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -25,6 +24,7 @@ from typing import Any, Protocol
 from gangline import PodInfo, State, custom_resources, model, permissions, resources, scheduling_map
 from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.wants import MapProfiles, Want, WantProblem, plain_want
+from gangline_plugins.latest import Latest
 
 SETTLE = 5.0
 """Seconds between two rounds of `settle`; a pod is judged for good in its second round."""
@@ -72,7 +72,7 @@ class Beliefs:
         self._tidy_at = _FEWEST
         self._new: dict[str, int] = {}
         """Pods that are not judged for good: UID to the number of rounds in which `settle` has seen them."""
-        self._trusted: OrderedDict[str, tuple[str, frozenset[int]]] = OrderedDict()
+        self._trusted: Latest[str, tuple[str, frozenset[int]]] = Latest(_REMEMBERED)
         """UID to node and believed devices."""
         self._doubted: dict[str, set[str]] = {}
         """The UIDs of the doubts by node, and of pods that were doubted there."""
@@ -89,11 +89,8 @@ class Beliefs:
 
     def trust(self, pod: PodInfo, ids: Collection[int]) -> None:
         """This scheduler gave the pod these devices, or their annotation was confirmed."""
-        self._trusted[pod.uid] = (pod.node_name, frozenset(ids))
-        self._trusted.move_to_end(pod.uid)
+        self._trusted.keep(pod.uid, (pod.node_name, frozenset(ids)))
         self.doubts.pop(pod.uid, None)
-        if len(self._trusted) > _REMEMBERED:
-            self._trusted.popitem(last=False)
 
     def judge(
         self,

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Annotated
 
 import msgspec
-import numpy as np
 
 from gangline import (
     NODE,
@@ -42,7 +41,8 @@ from gangline_plugins.gpu.carrying import Carrying, allocated
 from gangline_plugins.gpu.claim_status import ClaimStatuses
 from gangline_plugins.gpu.counting import count
 from gangline_plugins.gpu.decision_metrics import DecisionMetrics
-from gangline_plugins.gpu.devices import DeviceTable, device_table
+from gangline_plugins.gpu.devices import device_table
+from gangline_plugins.gpu.fabric_worth import fabric_worth
 from gangline_plugins.gpu.feasibility import DeviceLimits, Feasibility
 from gangline_plugins.gpu.hardware import heartbeat, says_the_same
 from gangline_plugins.gpu.illness import Illness
@@ -53,7 +53,6 @@ from gangline_plugins.gpu.wants import (
     DISAGREES,
     INVALID_CLAIM,
     Carried,
-    FabricWant,
     Want,
     WantProblem,
     disagreement,
@@ -73,8 +72,6 @@ TOLD: StateKey[Carried] = StateKey("GpuClaim told")
 """The carried claim whose status `reserve` has set."""
 _DECIDING = frozenset((custom_resources.CLAIM, custom_resources.SCHEDULING_MAP))
 """The annotations that say which devices a pod wants."""
-_PLENTY_OF_PORTS = 8.0
-"""With this many ports more than asked for, a node gets the full score for ports."""
 
 
 class GpuClaimArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -247,7 +244,7 @@ class GpuClaim:
     def score(self, cycle: Cycle, nodes: NodeView) -> ScoreColumn:
         """The mean of the scores for spare RDMA ports, preferred adapters, and cuFile."""
         want = cycle.get(CARRIED) or cycle.read(WANT)
-        return 100.0 * _fabric_worth(want.fabric, self._table, nodes)
+        return 100.0 * fabric_worth(want.fabric, self._table, nodes)
 
     @hookimpl
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
@@ -383,19 +380,3 @@ def _may_carry(pod: PodInfo, old: object, new: model.ResourceClaim) -> bool:
 def _is_its_claim(pod: PodInfo, old: custom_resources.GpuClaim | None, new: custom_resources.GpuClaim) -> bool:
     is_its = (new.metadata.namespace, new.metadata.name) == (pod.namespace, pod.annotations.get(custom_resources.CLAIM))
     return is_its and (old is None or old.spec != new.spec)
-
-
-def _fabric_worth(fabric: FabricWant, table: DeviceTable, nodes: NodeView) -> ScoreColumn:
-    """How well each node's fabric meets the preferences, 0 to 1."""
-    c, index = table.columns, nodes.index
-    parts: list[ScoreColumn] = []
-    if fabric.rdma or fabric.min_ports:
-        spare = c.ports[index] - max(fabric.min_ports, 1)
-        parts.append(np.clip(spare / _PLENTY_OF_PORTS, 0.0, 1.0))
-    if fabric.preferred_hcas:
-        wanted = set(fabric.preferred_hcas)
-        shares = np.array([len(wanted & names) / len(wanted) for names in table.hca_sets])
-        parts.append(shares[c.hcas[index]])
-    if fabric.cu_file == "Preferred":
-        parts.append(c.cu_file[index].astype(np.float64))
-    return np.mean(parts, axis=0)

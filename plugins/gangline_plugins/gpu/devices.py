@@ -21,18 +21,17 @@ row is noted with the state, so that cached verdicts for the row are computed ag
 from __future__ import annotations
 
 import weakref
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 import msgspec
 import numpy as np
 
-from gangline import PodInfo, State, custom_resources, resources
+from gangline import PodInfo, State, resources
 from gangline_plugins.by_profile import ByProfile
 from gangline_plugins.gpu import sharing
 from gangline_plugins.gpu.allocation import Allocation
-from gangline_plugins.gpu.annotated import allocation_in, is_given
+from gangline_plugins.gpu.annotated import allocation_in, is_given, text_of
 from gangline_plugins.gpu.believing import AT_ONCE, Beliefs
 from gangline_plugins.gpu.choosing import ChoiceTables
 from gangline_plugins.gpu.columns import Columns
@@ -44,8 +43,9 @@ from gangline_plugins.gpu.making_way import MakingWay
 from gangline_plugins.gpu.node_devices import NodeDevices
 from gangline_plugins.gpu.node_reports import NodeReports
 from gangline_plugins.gpu.publishing import Publisher
-from gangline_plugins.gpu.taken_off import OTHER, REMEMBERED, Before, remember
+from gangline_plugins.gpu.taken_off import OTHER, REMEMBERED, Before
 from gangline_plugins.gpu.wants import Want, WantProblem, Wants, plain_want
+from gangline_plugins.latest import Latest
 from gangline_plugins.twin_gpus import TwinGpus
 
 
@@ -70,8 +70,8 @@ class DeviceTable:
         self._state = state
         self._nodes: dict[int, NodeDevices] = {}
         self._allocations: dict[str, Allocation] = {}
-        self._before: OrderedDict[str, Before] = OrderedDict()
-        self._reserved: OrderedDict[str, Allocation] = OrderedDict()
+        self._before: Latest[str, Before] = Latest(REMEMBERED)
+        self._reserved: Latest[str, Allocation] = Latest(REMEMBERED)
         """By UID: the firm allocations of pods that do not carry them in an annotation yet. They survive trial
         removals.
         """
@@ -130,7 +130,7 @@ class DeviceTable:
     def judge_again(self, uid: str) -> None:
         """Judge a pod's annotation again: the leases that support it have changed, or its judgement becomes final."""
         pod = self._state.pods.get(uid)
-        if pod is not None and pod.row >= 0 and custom_resources.ALLOCATED in pod.annotations:
+        if pod is not None and pod.row >= 0 and text_of(pod) is not None:
             self.remove(pod, pod.row)
             if (before := self._before.get(uid)) is not None:
                 self._before[uid] = before._replace(state=OTHER)
@@ -157,19 +157,10 @@ class DeviceTable:
             allocation = allocations[uid]
             if not allocation.is_firm:
                 allocation = allocations[uid] = allocation.firm()
-            reserved.pop(uid, None)  # it goes to the end
-            reserved[uid] = allocation
+            reserved.keep(uid, allocation)
             hardware = nodes[allocation.row].hardware
             found.append((allocation, None if hardware is None else hardware.links))
-        while len(reserved) > REMEMBERED:
-            reserved.popitem(last=False)
         return found
-
-    def _keep(self, uid: str, allocation: Allocation) -> None:
-        self._reserved[uid] = allocation
-        self._reserved.move_to_end(uid)
-        if len(self._reserved) > REMEMBERED:
-            self._reserved.popitem(last=False)
 
     def assign(self, pod: PodInfo, ids: Iterable[int]) -> Allocation:
         """Give a placed pod exactly these devices, even if other pods have them; for scheduling maps. The allocation is
@@ -182,7 +173,7 @@ class DeviceTable:
         allocation = Allocation(row, wanted, node.uuids(wanted), "Explicit", is_firm=True)
         node.pods[pod.uid] = pod
         self._hold(pod.uid, node, allocation)
-        self._keep(pod.uid, allocation)
+        self._reserved.keep(pod.uid, allocation)
         self._publisher.taken(row, node)
         return allocation
 
@@ -202,7 +193,7 @@ class DeviceTable:
         moved = msgspec.structs.replace(moved, is_firm=found.is_firm)
         self._hold(pod.uid, node, moved if fits else found)
         if fits and pod.uid in self._reserved:
-            self._keep(pod.uid, moved)
+            self._reserved.keep(pod.uid, moved)
         self._publisher.taken(found.row, node)
         return moved if fits else None
 
@@ -265,17 +256,16 @@ class DeviceTable:
 
     def _wants(self, pod: PodInfo, want: Want) -> bool:
         """Whether a pod that has no devices in its annotations has this want."""
-        return custom_resources.ALLOCATED not in pod.annotations and self.wants.of(pod) is want
+        return text_of(pod) is None and self.wants.of(pod) is want
 
     def _count(self, pod: PodInfo, row: int) -> NodeDevices | None:
         """Count the devices of a pod that is on row now; returns the node if other devices are in use there now."""
         before = self._before.get(pod.uid)
         if before is not None:  # when this step is undone, what the pod has now takes its place
-            self._state.after_undo(self, partial(remember, self._before, pod.uid, before))
+            self._state.after_undo(self, partial(self._before.keep, pod.uid, before))
         if before is not None and before.row == row and before.pod() is pod and before.state == self.node_at(row).state:
             return self._put_back(pod, before)
-        text = pod.annotations.get(custom_resources.ALLOCATED)
-        want = self.wants.of(pod)
+        text, want = text_of(pod), self.wants.of(pod)
         if isinstance(want, WantProblem):
             if text is None:
                 return None
@@ -284,8 +274,7 @@ class DeviceTable:
             return None
         node = self.node_at(row)
         node.pods[pod.uid] = pod
-        allocation = self._allocate(pod, want, text, row, node)
-        if allocation is None:
+        if (allocation := self._allocate(pod, want, text, row, node)) is None:
             return None
         self._hold(pod.uid, node, allocation)
         if allocation.is_firm:
@@ -301,7 +290,7 @@ class DeviceTable:
         guesses = self._making_way.leave(pod.uid, node)
         released = self._release(pod.uid, node)
         self._making_way.put_back(guesses, node)
-        remember(self._before, pod.uid, Before(weakref.ref(pod), row, released, node.state, bool(guesses)))
+        self._before.keep(pod.uid, Before(weakref.ref(pod), row, released, node.state, bool(guesses)))
         if released is not None:
             self._publisher.taken(row, node)
 
@@ -310,7 +299,7 @@ class DeviceTable:
         says so once, when it is bound.
         """
         uid, node = known.uid, self._nodes.get(known.row)
-        has, text = self._allocations.get(uid), newer.annotations.get(custom_resources.ALLOCATED)
+        has, text = self._allocations.get(uid), text_of(newer)
         if has is None or node is None or text is None or uid not in node.pods:
             return False
         if not is_given(text, newer, has, node, self.beliefs) or isinstance(self.wants.of(newer), WantProblem):
@@ -328,7 +317,7 @@ class DeviceTable:
         """Undo the removal: the pod gets the devices that it had, even if its claim has changed since; as `_count`."""
         node = self.node_at(before.row)
         node.pods[pod.uid] = pod
-        if custom_resources.ALLOCATED in pod.annotations and isinstance(self.wants.of(pod), WantProblem):
+        if text_of(pod) is not None and isinstance(self.wants.of(pod), WantProblem):
             self._late.wait(pod)
         if before.allocation is None:
             return None
@@ -363,22 +352,15 @@ class DeviceTable:
         """The hardware has changed: firm allocations stay, and guessed ones are chosen again."""
         node.clear()
         had = {uid: self._allocations.pop(uid, None) for uid in node.pods}
-        firm = {
-            uid: a
-            for uid, a in had.items()
-            if a is not None and a.is_firm and custom_resources.ALLOCATED not in node.pods[uid].annotations
-        }
+        firm = {uid: a for uid, a in had.items() if a is not None and a.is_firm and text_of(node.pods[uid]) is None}
         for uid, allocation in firm.items():
             want = self.wants.of(node.pods[uid])
             self._hold(uid, node, node.charged(allocation, want if isinstance(want, Want) else None))
-        for uid, pod in sorted(
-            node.pods.items(), key=lambda each: custom_resources.ALLOCATED not in each[1].annotations
-        ):
-            want, text = self.wants.of(pod), pod.annotations.get(custom_resources.ALLOCATED)
-            if uid not in firm and (text is not None or isinstance(want, Want)):
-                found = self._allocate(pod, want, text, row, node)
-                if found is not None:
-                    self._hold(uid, node, found)
+        for uid, pod in sorted(node.pods.items(), key=lambda each: text_of(each[1]) is None):
+            want, text = self.wants.of(pod), text_of(pod)
+            asks = uid not in firm and (text is not None or isinstance(want, Want))
+            if asks and (found := self._allocate(pod, want, text, row, node)) is not None:
+                self._hold(uid, node, found)
         self._publisher.hardware(row, node, self.reports.has(row))
 
     # Allocations

@@ -7,7 +7,6 @@ the node since, so a step of a transaction that is undone leaves no trace.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ from gangline_plugins.gpu.choosing import ChoiceTables
 from gangline_plugins.gpu.node_devices import NodeDevices
 from gangline_plugins.gpu.taken_off import REMEMBERED
 from gangline_plugins.gpu.wants import Want, Wants
+from gangline_plugins.latest import Latest
 
 Hold = Callable[[str, NodeDevices, Allocation], None]
 """Start to count these devices of the node for the pod with this UID."""
@@ -37,7 +37,7 @@ class MakingWay:
         self._hold = hold
         self._wants = wants
         self._tables = tables
-        self._moved: OrderedDict[str, _Moved] = OrderedDict()
+        self._moved: Latest[str, _Moved] = Latest(REMEMBERED)
         """By UID of the pod to which others have made way."""
 
     def make(self, uid: str, allocation: Allocation, node: NodeDevices, row: int) -> None:
@@ -53,9 +53,7 @@ class MakingWay:
                 self._hold(other, node, node.choose(want, row, self._tables, pod.scheduler_name) or guess)
                 guesses.append((other, guess))
         if guesses:
-            self._moved[uid] = _Moved(node.state, guesses)
-            if len(self._moved) > REMEMBERED:
-                self._moved.popitem(last=False)
+            self._moved.keep(uid, _Moved(node.state, guesses))
 
     def concerns(self, uid: str, allocation: Allocation, node: NodeDevices) -> bool:
         """Whether pods with guessed devices have made way for the pod, or would now."""

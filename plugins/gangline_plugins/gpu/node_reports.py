@@ -12,6 +12,7 @@ from gangline_plugins.gpu import hardware
 from gangline_plugins.gpu.columns import Columns
 from gangline_plugins.gpu.links import LinkClasses
 from gangline_plugins.gpu.node_devices import NodeDevices
+from gangline_plugins.latest import Latest
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class NodeReports:
         self._store = state.store(resources.GPU_NODE_STATUSES)
         self._row_of: dict[str, int] = {}
         self._reports: dict[int, custom_resources.GpuNodeStatus] = {}
-        self._had: dict[str, None] = {}
+        self._had: Latest[str, None] = Latest(_MOST_REMEMBERED)
         """Names of nodes that are gone and had a report, the latest last."""
 
     def follow(self) -> None:
@@ -91,10 +92,7 @@ class NodeReports:
         had = self._reports.pop(row, None) is not None or self._columns.lost[row] > -math.inf
         self._columns.lost[row] = -math.inf
         if had:
-            self._had.pop(name, None)
-            self._had[name] = None
-            if len(self._had) > _MOST_REMEMBERED:
-                del self._had[next(iter(self._had))]
+            self._had.keep(name, None)
         self._table.vacate(row)
 
     def on_upsert(self, report: custom_resources.GpuNodeStatus) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections import OrderedDict
 from typing import NamedTuple
 
 from gangline import PodInfo
@@ -28,10 +27,3 @@ class Before(NamedTuple):
     state: int
     gave_way: bool = False
     """Whether pods with guessed devices, which had made way for this pod, went back to them at the removal."""
-
-
-def remember(known: OrderedDict[str, Before], uid: str, before: Before) -> None:
-    """Keep what a pod had, by its UID, among the REMEMBERED latest ones."""
-    known[uid] = before
-    if len(known) > REMEMBERED:
-        known.popitem(last=False)

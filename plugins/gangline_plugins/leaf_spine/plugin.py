@@ -19,7 +19,6 @@ each leaf; `domain_status` reports the use of leaves and spines.
 from __future__ import annotations
 
 import itertools
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -43,6 +42,7 @@ from gangline import (
 )
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.leases.plugin import own_namespace
+from gangline_plugins.latest import Latest
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
 from gangline_plugins.leaf_spine.choosing import DomainChoice, added, largest, loose_offer, offer
 from gangline_plugins.leaf_spine.configured import configured
@@ -91,7 +91,7 @@ class LeafSpine:
         self._configured.use(args)
         self.watches = self._configured.watches
         self._memory = memory_of(handle.state, handle.profile)
-        self._members: OrderedDict[str, str] = OrderedDict()
+        self._members: Latest[str, str] = Latest(_REMEMBERED)
         self._layout: Layout | None = None
         self._limits: tuple[Layout | None, int, DomainLimits | None] = (None, -1, None)
         self._history: tuple[Layout | None, int, Values] = (None, -1, np.zeros(0))
@@ -181,9 +181,7 @@ class LeafSpine:
         key = attempt.group.key
         for role in attempt.roles:
             for pod in role.pods:
-                self._members[pod.uid] = key
-        while len(self._members) > _REMEMBERED:
-            self._members.popitem(last=False)
+                self._members.keep(pod.uid, key)
 
     # The placements of others
 

@@ -4,7 +4,6 @@ them.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -37,6 +36,7 @@ from gangline import (
     resources,
     unschedulable,
 )
+from gangline_plugins.latest import Latest
 from gangline_plugins.leaf_spine.configured import configured
 from gangline_plugins.topology_annotations.closeness import closeness, compactness, spread
 from gangline_plugins.topology_annotations.gpu_types import GpuTypes, WantedTypes, selected_types
@@ -104,7 +104,7 @@ class TopologyAnnotations:
         self._types = GpuTypes(handle, self._configured)
         self._siblings = handle.state.tracker(Siblings)
         self._errors = handle.metric("topology_scheduler_errors", "Annotations that cannot be read.", ("type",))
-        self._told: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+        self._told: Latest[str, tuple[str, ...]] = Latest(_TOLD)
         self._judged: _JudgedGroup | None = None
         self._masks: tuple[list[Domains], dict[str, BoolColumn]] = ([], {})
 
@@ -224,9 +224,7 @@ class TopologyAnnotations:
             problems += (f"{PREFERRED_DOMAIN}: there is no domain {domain!r}",)
         if self._told.get(pod.uid, ()) == problems:
             return
-        self._told[pod.uid] = problems
-        if len(self._told) > _TOLD:
-            self._told.popitem(last=False)
+        self._told.keep(pod.uid, problems)
         for kind in invalid(problems):
             self._errors.labels(kind).inc()
         if problems:
