@@ -3,7 +3,8 @@
 Rules
 - A value that a GPU or driver does not support is left out. Any other error of one GPU makes this GPU unhealthy, with
   the values of its last reading. An error of NVML as a whole is Unavailable, and the next reading starts a new session.
-- Bytes that are no text make a GPU unhealthy if they should name it; in other values they count as missing.
+- Bytes that are no text, and errors that are not of NVML but of its Python binding, make a GPU unhealthy if they come
+  instead of its name, its memory or its place; instead of other values they count as missing.
 - The result of an event of a GPU holds until the session ends, because a GPU does not report that it was reset.
 """
 
@@ -19,6 +20,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from gangline.errors import ConfigError
+from gangline.failures import described
 from gangline_agent import fabric, inventory, nvswitch, xids
 from gangline_agent.readings import SWITCH, Distance, Gpu, MigInstance, NvLink, Reading, Unavailable
 
@@ -102,16 +104,19 @@ class Nvml:
         except api.NVMLError as error:
             self.close()
             raise Unavailable(self._fatal.get(error.value, "NVMLError"), str(error)) from error
+        except Exception as error:
+            self.close()
+            raise Unavailable("NVMLError", described(error)) from error
 
     def wait(self, seconds: float) -> bool:
         """Wait for an event that may have changed the health of a GPU; False if there was none in time."""
         api = self._api
         try:
             event = api.nvmlEventSetWait_v2(self._events, int(seconds * 1000))
-        except api.NVMLError as error:
-            if error.value == api.NVML_ERROR_TIMEOUT:
+        except Exception as error:
+            if isinstance(error, api.NVMLError) and error.value == api.NVML_ERROR_TIMEOUT:
                 return False
-            log.warning("waiting for NVML events: %s", error)
+            log.warning("waiting for NVML events: %s", described(error))
             self._unwatch()  # the next reading watches what is left
             return True
         problem = self._problem(event)
@@ -154,7 +159,7 @@ class Nvml:
                 if kinds:
                     api.nvmlDeviceRegisterEvents(handle, kinds, events)
                     watched = True
-            except api.NVMLError as error:
+            except Exception as error:
                 self._say_once(f"GPU {gpu.id} sends no events: {error}")
         if watched:
             self._events = events
@@ -182,7 +187,7 @@ class Nvml:
     def _remember(self, device: Any, problem: str) -> None:
         try:
             uuid: str = self._api.nvmlDeviceGetUUID(device)
-        except (self._api.NVMLError, UnicodeDecodeError) as error:
+        except Exception as error:
             log.warning("an event of a GPU that does not answer (%s): %s", problem, error)
             return  # the reading that follows finds it
         log.warning("GPU %s: %s", uuid, problem)
@@ -195,20 +200,20 @@ class Nvml:
         api = self._api
         try:
             gpu = self._describe(index, api.nvmlDeviceGetHandleByIndex(index))
-        except (api.NVMLError, UnicodeDecodeError) as error:
-            if not isinstance(error, UnicodeDecodeError) and error.value in self._fatal:
+        except Exception as error:
+            if isinstance(error, api.NVMLError) and error.value in self._fatal:
                 raise
             known = self._known.get(index, Gpu(id=index))
             return replace(known, problems=(*self._incidents.get(known.uuid, ()), self._lost(error)))
         self._known[index] = replace(gpu, problems=(), fabric_problem="")
         return gpu
 
-    def _lost(self, error: Any) -> str:
+    def _lost(self, error: Exception) -> str:
         if isinstance(error, UnicodeDecodeError):
             return f"NVML says what is no text: {error}"
-        if error.value == self._api.NVML_ERROR_GPU_IS_LOST:
+        if getattr(error, "value", None) == self._api.NVML_ERROR_GPU_IS_LOST:
             return "GPU is lost: it has fallen off the bus"
-        return f"NVML cannot read the GPU: {error}"
+        return f"NVML cannot read the GPU: {error if isinstance(error, self._api.NVMLError) else described(error)}"
 
     def _describe(self, index: int, handle: Any) -> Gpu:
         api, ask = self._api, self._ask
@@ -355,24 +360,30 @@ class Nvml:
         """The result of a function, or the default if the GPU or driver does not support it or gives no text."""
         try:
             return function(*args)
-        except UnicodeDecodeError:
-            return default
         except self._api.NVMLError as error:
             if error.value not in self._left_out:
                 raise
+            return default
+        except Exception as error:
+            self._say_of_binding(function, error)
             return default
 
     def _told(self, default: T, function: Callable[..., Any]) -> Any | T:
         """The result of a function, or the default after an error that says nothing of the GPUs."""
         try:
             return function()
-        except UnicodeDecodeError:
-            return default
         except self._api.NVMLError as error:
             if error.value in self._fatal:
                 raise
             self._say_once(f"{getattr(function, '__name__', function)}: {error}")
             return default
+        except Exception as error:
+            self._say_of_binding(function, error)
+            return default
+
+    def _say_of_binding(self, function: Callable[..., Any], error: Exception) -> None:
+        if not isinstance(error, UnicodeDecodeError):
+            self._say_once(f"{getattr(function, '__name__', function)}: {described(error)}")
 
     def _say_once(self, what: str) -> None:
         """Log what every reading comes upon again."""
@@ -381,8 +392,8 @@ class Nvml:
             log.info("%s", what)
 
     def _quietly(self, function: Callable[..., Any], *args: Any) -> Any:
-        """The result of a function; None after any error of NVML."""
+        """The result of a function; None after any error."""
         try:
             return function(*args)
-        except self._api.NVMLError:
+        except Exception:  # of NVML, or of its binding
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,10 @@ SLICE = 1.0
 
 PATIENCE = 60.0
 """Seconds after which NVML that does not answer counts as hung."""
+BURST, WITHIN = 5, 5.0
+"""At most so many readings in so many seconds, however many events there are. A wait for events may fail each time, and
+a faulty GPU sends hundreds of events in a second; each reading is a write to the API server.
+"""
 T = TypeVar("T")
 
 
@@ -59,6 +64,8 @@ class Observer:
         patience: float = PATIENCE,
     ) -> None:
         self._patience = patience
+        self._looks: deque[float] = deque(maxlen=BURST)
+        """When the last readings began."""
         self._session = session
         self._root = root
         self._reporter = reporter
@@ -78,6 +85,7 @@ class Observer:
 
     async def look(self) -> bool:
         """Reads the GPUs once and reports them; True if NVML is available or not needed."""
+        self._looks.append(self._clock.monotonic())
         read = await self._asked(self._read)
         self._offer(read if isinstance(read, Reading) else Reading())
         before = self._reporter.newest
@@ -122,4 +130,6 @@ class Observer:
             if not self._session.watching:
                 await asyncio.sleep(left)
             elif await self._asked(partial(self._session.wait, min(left, SLICE))):
+                if len(self._looks) == BURST:
+                    await asyncio.sleep(self._looks[0] + WITHIN - self._clock.monotonic())
                 return

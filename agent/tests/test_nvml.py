@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from pathlib import Path
+from typing import NoReturn
 from uuid import UUID
 
 import pynvml
@@ -328,3 +329,57 @@ def test_a_gpu_whose_name_is_no_text_is_unhealthy_and_the_others_are_not(tmp_pat
     assert reading.gpus[0].problems == ()
     [problem] = reading.gpus[1].problems
     assert problem.startswith("NVML says what is no text")
+
+
+class Failing(FakeNvml):
+    """A binding of NVML with a fault: this function raises what pynvml does not know."""
+
+    def __init__(self, gpus: list[FakeGpu], function: str) -> None:
+        super().__init__(gpus)
+        setattr(self, function, self._fail)
+
+    def _fail(self, *args: object) -> NoReturn:
+        raise OSError(5, "Input/output error")
+
+
+@pytest.mark.parametrize("function", ["nvmlInit", "nvmlDeviceGetCount"])
+def test_a_binding_that_fails_is_unavailable(tmp_path: Path, function: str) -> None:
+    with pytest.raises(Unavailable, match=r"OSError: \[Errno 5\] Input/output error") as raised:
+        Nvml(Failing([FakeGpu(0)], function), tmp_path).read()
+
+    assert raised.value.reason == "NVMLError"
+
+
+@pytest.mark.parametrize("function", ["nvmlDeviceGetHandleByIndex", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo"])
+def test_a_gpu_whose_identity_the_binding_cannot_read_is_unhealthy(tmp_path: Path, function: str) -> None:
+    [gpu] = Nvml(Failing([FakeGpu(0)], function), tmp_path).read().gpus
+
+    assert gpu.problems == ("NVML cannot read the GPU: OSError: [Errno 5] Input/output error",)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "nvmlDeviceGetRemappedRows",
+        "nvmlDeviceGetGpuFabricInfoV",
+        "nvmlDeviceGetMaxPcieLinkWidth",
+        "nvmlDeviceGetTopologyCommonAncestor",
+        "nvmlDeviceRegisterEvents",
+        "nvmlEventSetCreate",
+        "nvmlSystemGetCudaDriverVersion",
+        "nvmlShutdown",
+    ],
+)
+def test_what_else_the_binding_cannot_read_counts_as_missing(tmp_path: Path, function: str) -> None:
+    session = Nvml(Failing([FakeGpu(0), FakeGpu(1)], function), tmp_path)
+
+    assert problems(session) == [(), ()]
+    session.close()
+
+
+def test_a_wait_that_the_binding_fails_is_news(tmp_path: Path) -> None:
+    session = Nvml(Failing([FakeGpu(0)], "nvmlEventSetWait_v2"), tmp_path)
+    session.read()
+
+    assert session.wait(1.0)
+    assert not session.watching

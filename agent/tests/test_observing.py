@@ -16,7 +16,7 @@ import pytest
 from gangline.model import Node, NodeStatus, ObjectMeta
 from gangline.wire.custom_resources import GpuNodeStatusStatus
 from gangline_agent import hardware
-from gangline_agent.observing import Observer
+from gangline_agent.observing import BURST, WITHIN, Observer
 from gangline_agent.publishing import Publisher, Reporter
 from gangline_agent.readings import Reading, Unavailable
 from gangline_agent.signs import Signs
@@ -114,6 +114,19 @@ async def test_an_event_is_reported_without_waiting_for_the_heartbeat(tmp_path: 
         status, _ = await reporter.reports.get()
 
     assert [device.health for device in status.devices] == ["Unhealthy", "Healthy", "Healthy", "Healthy"]
+
+
+async def test_events_without_end_cost_few_readings(tmp_path: Path) -> None:
+    class Restless(FakeSession):
+        def wait(self, seconds: float) -> bool:
+            return True
+
+    async with observing(Restless(hardware.pcie_4()), tmp_path) as reporter:
+        for _ in range(BURST):
+            await reporter.reports.get()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(WITHIN / 10):
+                await reporter.reports.get()
 
 
 async def test_without_any_event_it_reads_again_after_the_period(tmp_path: Path) -> None:

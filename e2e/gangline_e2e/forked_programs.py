@@ -84,15 +84,24 @@ class Forking:
         """`gangline` with these words, which writes into these files."""
         request = json.dumps({"words": list(words), "environment": dict(environment), "folder": os.getcwd()}).encode()
         assert len(request) <= MOST
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection = self.connect()
         try:
-            connection.settimeout(LONG)
-            connection.connect(self._name)
             socket.send_fds(connection, [request], [output, errors])
             return ForkedProgram(connection)
         except BaseException:
             connection.close()
             raise
+
+    def connect(self) -> socket.socket:
+        """A connection to the server, on which nothing has been said yet."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            connection.settimeout(LONG)
+            connection.connect(self._name)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def run(
         self, words: Sequence[str], environment: Mapping[str, str] = os.environ, output: int | None = None

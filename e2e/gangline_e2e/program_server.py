@@ -36,6 +36,8 @@ class ProgramServer:
         self._watched = PollSelector()
         self._programs: dict[int, tuple[int, socket.socket]] = {}
         """The pid of each program that runs and its connection, by a file that can be read when it has ended."""
+        self._silent: dict[int, socket.socket] = {}
+        """The connections on which nobody has asked for a program yet, by their files."""
 
     def forked(self) -> bool:
         """Serve until nobody can ask any more; True in a fork, which has become what was asked for."""
@@ -49,14 +51,23 @@ class ProgramServer:
             self._stop([each for each, (_, asking) in self._programs.items() if asking.fileno() in ready])
             for each in ready & self._programs.keys():
                 self._reap(each)
-            if self._listener.fileno() in ready and self._accept():
-                return True
+            for each in ready & self._silent.keys():
+                if self._start(self._silent.pop(each)):
+                    return True
+            if self._listener.fileno() in ready:
+                self._accept()
 
-    def _accept(self) -> bool:
-        """Start a program; True in the fork."""
+    def _accept(self) -> None:
+        """Have one more connection, and wait for its request beside everything else."""
         connection, _ = self._listener.accept()
+        self._silent[connection.fileno()] = connection
+        self._watched.register(connection, EVENT_READ)
+
+    def _start(self, connection: socket.socket) -> bool:
+        """Start the program that a connection asks for; True in the fork."""
         message, files, _, _ = socket.recv_fds(connection, MOST, 2)
         if not message:  # who asked has gone
+            self._watched.unregister(connection)
             connection.close()
             return False
         pid = os.fork()
@@ -71,7 +82,6 @@ class ProgramServer:
         ended = os.pidfd_open(pid)
         self._programs[ended] = pid, connection
         self._watched.register(ended, EVENT_READ)
-        self._watched.register(connection, EVENT_READ)
         return False
 
     def _leave(self, connection: socket.socket) -> None:
@@ -79,7 +89,7 @@ class ProgramServer:
         for ended, (_, other) in self._programs.items():
             os.close(ended)
             other.close()
-        for each in (connection, self._listener, self._watched):
+        for each in (connection, *self._silent.values(), self._listener, self._watched):
             each.close()
 
     def _stop(self, programs: list[int]) -> None:

@@ -18,7 +18,7 @@ def visible_devices(pod: Pod) -> tuple[EnvVar | None, list[str]]:
     """
     found = scheduling_map.parse(pod.annotation(SCHEDULING_MAP))
     warnings = [f"{SCHEDULING_MAP}: {fault}" for fault in found.faults[:MOST_FAULTS]]
-    if (more := len(found.faults) - MOST_FAULTS) > 0:
+    if (more := found.skipped - MOST_FAULTS) > 0:
         warnings.append(f"{SCHEDULING_MAP}: {more} more lines cannot be used")
     index = scheduling_map.pod_index(pod.metadata)
     if index is None and not pod.metadata.name:

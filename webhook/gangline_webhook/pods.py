@@ -16,6 +16,10 @@ MOST_CONTAINERS = 1000
 """Containers of a pod that gets variables. Each container makes the answer longer, and no node runs more."""
 
 
+MOST_ANNOTATIONS = 262_144
+"""Characters of all annotations of a pod; the API server stores no pod with more, but asks the webhook first."""
+
+
 class EnvVar(Object):
     """A variable: a value, or where it comes from."""
 
@@ -65,9 +69,13 @@ class Pod(Object):
         """The value of an annotation, empty if the pod does not have it."""
         return (self.metadata.annotations or {}).get(key, "")
 
-    def has_too_many_containers(self) -> bool:
-        """Whether the pod has more containers than the webhook reads."""
-        return len(self.spec.containers or ()) + len(self.spec.init_containers or ()) > MOST_CONTAINERS
+    def too_large(self) -> str:
+        """Why the webhook does not look at the pod; empty if the webhook does."""
+        if len(self.spec.containers or ()) + len(self.spec.init_containers or ()) > MOST_CONTAINERS:
+            return f"a pod that uses GPUs may have {MOST_CONTAINERS} containers"
+        if sum(len(key) + len(value) for key, value in (self.metadata.annotations or {}).items()) > MOST_ANNOTATIONS:
+            return f"the annotations of a pod may have {MOST_ANNOTATIONS} characters together"
+        return ""
 
     def containers(self) -> Iterator[tuple[str, Container]]:
         """All containers, the init containers last, each with its path for a JSON patch."""

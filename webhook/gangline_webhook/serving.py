@@ -22,7 +22,7 @@ from gangline.wire.custom_resources import CLAIM, GpuClaim
 from gangline_webhook import injecting, ranks, reviewing, validating
 from gangline_webhook.bodies import Bodies, Refused, too_many_parts
 from gangline_webhook.claims import Claims, Found
-from gangline_webhook.pods import MOST_CONTAINERS, Pod
+from gangline_webhook.pods import Pod
 from gangline_webhook.reviewing import Malformed, Request, Review, Verdict
 from gangline_webhook.workloads import NoWorkloads, Workloads
 
@@ -88,8 +88,8 @@ class Reviewer:
         if request.kind.kind != "Pod" or request.operation != "CREATE" or request.sub_resource:
             return Verdict()
         pod = reviewing.decode(review, request.object, Pod)
-        if pod.has_too_many_containers():
-            return Verdict(False, f"a pod that uses GPUs may have {MOST_CONTAINERS} containers")
+        if why := pod.too_large():
+            return Verdict(False, why)
         name = pod.annotation(CLAIM)
         found = await self._claims.find(request.namespace, name) if name else Found()
         verdict = injecting.mutate(pod, found.claim, self._options, await self._ranks(pod, request, found.claim))

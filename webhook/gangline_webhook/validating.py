@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from gangline.wire import claim_templates
 from gangline.wire.custom_resources import (
@@ -17,6 +18,7 @@ from gangline.wire.custom_resources import (
     ClaimNetwork,
     ClaimTopology,
     GpuClaim,
+    GpuClaimSpec,
 )
 from gangline_webhook.pods import Pod
 from gangline_webhook.reviewing import Verdict
@@ -24,6 +26,10 @@ from gangline_webhook.reviewing import Verdict
 MOST_DEVICES = 64
 """More than any node has; the CRD says so too."""
 LEAST_FRACTION = 0.01
+MOST_FAULTS = 10
+"""Faults of one claim that are told."""
+LONGEST_TOLD = 2000
+"""Characters of what is told; a claim may have three million."""
 IN_USE = ("Reserved", "Bound")
 """Phases of a claim in which some pod has devices of the claim, or had some."""
 
@@ -39,17 +45,26 @@ def validate_claim(claim: GpuClaim, old: GpuClaim | None = None) -> Verdict:
     if old is not None and old.spec == claim.spec:
         return Verdict()
     spec = claim.spec
-    faults = [*_devices(spec.devices), *_sharing(spec.devices), *_topology(spec.topology, spec.devices)]
-    faults += claim_templates.faults(spec)
-    if spec.network is not None:
-        faults += _network(spec.network)
-    if old is not None and old.status.phase in IN_USE and _sharing_of(spec.devices) != _sharing_of(old.spec.devices):
-        faults.append("spec.devices: how devices are shared cannot change once a pod has some; make another claim")
-    if old is not None and old.status.phase in IN_USE and spec.device_class_name != old.spec.device_class_name:
-        faults.append("spec.deviceClassName: cannot change once a pod has devices; make another claim")
-    if faults:
-        return Verdict(allowed=False, message=f"GpuClaim {claim.metadata.name}: {'; '.join(faults)}")
+    if faults := list(islice(_faults(spec, old), MOST_FAULTS)):
+        message = f"GpuClaim {claim.metadata.name}: {'; '.join(faults)}"
+        return Verdict(
+            allowed=False, message=message if len(message) <= LONGEST_TOLD else f"{message[:LONGEST_TOLD]}..."
+        )
     return Verdict(warnings=tuple(_doubts(spec.topology, spec.devices)))
+
+
+def _faults(spec: GpuClaimSpec, old: GpuClaim | None) -> Iterator[str]:
+    """What is wrong with a claim; ``old`` is what it replaces."""
+    if old is not None and old.status.phase in IN_USE and _sharing_of(spec.devices) != _sharing_of(old.spec.devices):
+        yield "spec.devices: how devices are shared cannot change once a pod has some; make another claim"
+    if old is not None and old.status.phase in IN_USE and spec.device_class_name != old.spec.device_class_name:
+        yield "spec.deviceClassName: cannot change once a pod has devices; make another claim"
+    yield from _devices(spec.devices)
+    yield from _sharing(spec.devices)
+    yield from _topology(spec.topology, spec.devices)
+    yield from claim_templates.faults(spec)
+    if spec.network is not None:
+        yield from _network(spec.network)
 
 
 def validate_pod(pod: Pod, old: Pod) -> Verdict:

@@ -323,3 +323,14 @@ async def test_a_pod_with_absurdly_many_containers_is_refused(running: Running) 
     assert (status, answer["response"]["allowed"]) == (200, False)
     assert answer["response"]["status"]["message"] == "a pod that uses GPUs may have 1000 containers"
     assert fewer["response"]["allowed"]
+
+
+async def test_a_pod_with_annotations_that_nobody_would_store_is_refused_unread(running: Running) -> None:
+    at_most = {**CLAIMED, "note": "x" * (262_144 - len("note") - sum(map(len, (*CLAIMED, *CLAIMED.values()))))}
+
+    _, answer = await running.post("/mutate", review(pod(annotations={**at_most, "y": ""})))
+    _, fewer = await running.post("/mutate", review(pod(annotations=at_most)))
+
+    assert not answer["response"]["allowed"]
+    assert answer["response"]["status"]["message"] == "the annotations of a pod may have 262144 characters together"
+    assert fewer["response"]["allowed"]

@@ -124,6 +124,15 @@ def test_an_old_claim_that_broke_a_rule_before_may_be_changed_elsewhere() -> Non
     assert not validate_claim(bad, claim()).allowed
 
 
+@pytest.mark.parametrize("hcas", [["!"] * 100_000, ["!" * 1_000_000]], ids=["many", "long"])
+def test_of_absurdly_many_or_long_faults_little_is_told(hcas: list[str]) -> None:
+    verdict = validate_claim(claim(network={"preferredHcas": hcas}))
+
+    assert not verdict.allowed
+    assert verdict.message.startswith("GpuClaim mine: spec.network.preferredHcas: '!")
+    assert len(verdict.message) < 2100
+
+
 ALLOCATED = "gpu.scheduling/allocated"
 
 

@@ -70,3 +70,10 @@ def test_a_program_of_a_test_that_has_gone_is_killed(forking: Forking, kubeconfi
 
     assert select([watched], [], [], 60.0)[0]
     os.close(watched)
+
+
+def test_who_connects_and_says_nothing_keeps_nobody_waiting(forking: Forking) -> None:
+    with forking.connect(), forking.connect() as gone:
+        gone.close()
+
+        assert forking.run(("no-such-command",)).returncode == 2

@@ -78,6 +78,8 @@ def why_renew(bundle: Bundle, names: Sequence[str], now: datetime, renew_before:
         return f"it was not for {missing[0]}"
     if not any(_signed(leaf, each) for each in _readable(bundle.authorities)):
         return f"nobody in {AUTHORITIES} had signed it"
+    if leaf.not_valid_before_utc > now:
+        return f"it was valid only from {leaf.not_valid_before_utc:%Y-%m-%d %H:%M}"
     if bundle.expires - now <= renew_before:
         return f"it ended on {bundle.expires:%Y-%m-%d}"
     return None

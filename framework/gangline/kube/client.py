@@ -305,9 +305,14 @@ _BINDING = Resource("", "v1", "bindings", "Binding", Binding)
 
 def _answered(resource: Resource[T], body: bytes) -> T:
     """The object in an answer. Raises Unavailable if it has no name: many bodies, such as a Status with the code 200,
-    look like an object in which nothing is set.
+    look like an object in which nothing is set, and others, such as null, like no object.
     """
-    found = decoding.decode_object(resource, body)
+    try:
+        found = decoding.decode_object(resource, body)
+    except InvalidObject as error:
+        if decoding.is_named(body):
+            raise
+        raise Unavailable(0, "Garbled", f"{resource.plural}: the answer is no object: {error}") from None
     if not found.metadata.name:
         raise Unavailable(0, "Garbled", f"{resource.plural}: the answer is an object without a name")
     return found

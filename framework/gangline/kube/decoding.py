@@ -324,6 +324,11 @@ class LineSplitter:
         return [line for line in lines if line]
 
 
+def is_named(text: bytes) -> bool:
+    """Whether a text is an object whose name can be read, even if other fields cannot be read."""
+    return bool(_identity(text).name)
+
+
 def _identity(text: bytes | msgspec.Raw) -> ObjectMeta:
     """The identity of an object, as far as it can be read."""
     try:

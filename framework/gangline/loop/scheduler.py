@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from itertools import chain
+from weakref import WeakSet
 
 import msgspec
 
@@ -164,6 +165,8 @@ class Scheduler:
         self._rehearsals = Rehearsals(lambda: self.runtimes, self._stands_by, metrics)
         self._telling = Telling(self._enqueued, metrics)
         self._noted: set[str] = set()
+        self._former: WeakSet[Runtime] = WeakSet()
+        """Profiles of earlier configurations, while decisions of theirs are carried out."""
         self._take(self._built(config))
 
     def _new_binder(self) -> Binder:
@@ -208,7 +211,11 @@ class Scheduler:
         """Use a configuration from the next cycle on. Raises ConfigError or PluginError, and then changes nothing."""
         new = self._built(config)
         self._in_use.scope.close()
+        self._former.update(self.runtimes.values())
         self._take(new)
+        for former in self._former:
+            kept = self.runtimes.get(former.name)
+            former.keep_only(kept.profile.plugins.keys() if kept is not None else frozenset())
 
     def _built(self, config: SchedulerConfiguration) -> InUse:
         """A configuration that is ready; if it is refused, everything that it has subscribed to is closed."""

@@ -43,6 +43,8 @@ MOST_STATES, MOST_STATES_OF_ONE = 16, 4
 """Whole pictures that are on their way at a time, at most: to all viewers together, and to one. Others wait, because
 each picture takes memory until its viewer has read it.
 """
+PATIENCE = 3.0
+"""Seconds that a viewer has to read a picture while others wait for theirs."""
 PIECE = 64 * 1024
 """Bytes of an answer that are handed to a connection at a time; a slow reader holds up the rest."""
 PAUSE = 5
@@ -176,6 +178,8 @@ class _Pages:
         self._questions: Counter[str] = Counter()
         self._states: Counter[str] = Counter()
         self._room = asyncio.Semaphore(MOST_STATES)
+        self._waiting = 0
+        """The viewers who wait until there is room for their pictures."""
         self._index = _file("index.html", "text/html")
 
     async def index(self, request: web.Request) -> web.StreamResponse:
@@ -189,8 +193,33 @@ class _Pages:
         if self._states[viewer.name] >= MOST_STATES_OF_ONE:
             return _too_much(AskLater("you ask too much at a time", PAUSE))
         with _counted(self._states, viewer):
-            async with self._room:
+            self._waiting += 1
+            try:
+                await self._room.acquire()
+            finally:
+                self._waiting -= 1
+            try:
                 return await self._state(request, viewer)
+            finally:
+                self._room.release()
+
+    @contextmanager
+    def _giving_way(self, request: web.Request) -> Iterator[None]:
+        """Close the connection if the block takes longer than PATIENCE while others wait."""
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(PATIENCE, lambda: look())
+
+        def look() -> None:
+            nonlocal timer
+            if self._waiting and request.transport is not None:
+                request.transport.abort()
+            else:
+                timer = loop.call_later(PATIENCE / 4, look)
+
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     async def _state(self, request: web.Request, viewer: PageViewer) -> web.StreamResponse:
         try:
@@ -202,7 +231,8 @@ class _Pages:
         if gzip_accepted(request.headers.get("Accept-Encoding", "")):
             body = await asyncio.to_thread(gzip.compress, body, 1, mtime=0)
             headers["Content-Encoding"] = "gzip"
-        return await _sent(request, body, headers)
+        with self._giving_way(request):
+            return await _sent(request, body, headers)
 
     async def _seen(self, viewer: PageViewer) -> tuple[Edition, frozenset[str]]:
         """The newest edition, and the namespaces that a viewer may see of it. A namespace that is created meanwhile is

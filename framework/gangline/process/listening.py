@@ -1,5 +1,8 @@
 """Serves an application on one address, and limits the number and the duration of connections.
 
+There is always room for one more connection, also before its TLS handshake is done: if too many connections are being
+opened, the one is closed that has been opened longest. So a client that opens many and says nothing loses its own.
+
 The application and aiohttp are loaded for the first connection: many processes have none for a long time, and loading
 takes a tenth of a second and some 10 MB.
 """
@@ -11,9 +14,10 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from gangline.errors import ConfigError
 from gangline.failures import described
@@ -84,7 +88,8 @@ class Listener:
         self._connections = OpenConnections(limits.connections, limits.head)
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._opening = 0
+        self._opening: dict[asyncio.Task[None], None] = {}
+        """The connections without a TLS handshake yet; the first one has been without it longest."""
         self.listening = False
 
     async def start(self) -> None:
@@ -135,16 +140,24 @@ class Listener:
                 log.warning("%s %s: a connection could not be accepted: %s", self._option, self._address, error)
                 await asyncio.sleep(BREATH)
                 continue
-            if self._opening >= self._limits.connections:
-                connection.close()
-                continue
-            self._opening += 1
-            self._spawn(self._open(connection))
+            if len(self._opening) >= self._limits.connections:
+                oldest = next(iter(self._opening))
+                del self._opening[oldest]
+                oldest.cancel()
+            opening = self._spawn(self._open(connection))
+            self._opening[opening] = None
+            opening.add_done_callback(partial(self._is_opened, connection))
 
     @property
     def open_connections(self) -> int:
         """How many connections are open."""
         return len(self._connections)
+
+    def _is_opened(self, connection: socket.socket, opening: asyncio.Task[None]) -> None:
+        """The connection has been handed over, or had to go: perhaps before anything was done for it."""
+        self._opening.pop(opening, None)
+        if opening.cancelled():
+            connection.close()
 
     async def _open(self, connection: socket.socket) -> None:
         """Hand the connection over to the event loop, which closes the connection even if this fails."""
@@ -164,8 +177,6 @@ class Listener:
             )
         except Exception as error:  # no bytes of a client may harm other connections
             log.debug("%s %s: %s", self._option, self._address, error)
-        finally:
-            self._opening -= 1
 
     async def _load(self) -> Handling:
         """The handling of requests, which begins now. Raises, and logs once, the error of a fault in the program."""
@@ -195,7 +206,8 @@ class Listener:
             self._has_complained = True
             log.error("%s %s: nothing can be served: %s", self._option, self._address, described(error))
 
-    def _spawn(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Set
+from typing import Any
 
 from gangline.api.cycle_state import Cycle
 from gangline.api.hookspecs import POINTS, UNLISTED
@@ -23,6 +24,10 @@ from gangline.telemetry.metrics import Metrics, point_label
 TOO_LATE = "what is locked for the pod was locked too long ago: the binding took too long"
 GIVEN_UP = "did not end, and too many others wait"
 """The message of the cancellation of a post-bind that takes too long, while its plugin is called."""
+REMOVED = "the configuration has the plugin no longer, and the plugin did not end"
+"""The message of the cancellation of a call to a plugin that a new configuration has removed."""
+LAST = 1.0
+"""Seconds that such a call may take."""
 BindFirst = Callable[[Cycle, PodInfo, str], Awaitable[Status | None]]
 """Binds a pod to a node; returns None to leave the pod to the bind plugins."""
 
@@ -41,6 +46,25 @@ class BindingPoints:
         self._at = {point: profile.points.get(point, ()) for point in (*POINTS, *UNLISTED)}.__getitem__
         """The plugins at an extension point; a pod asks for them ten times."""
         self._bind_first = bind_first
+        self._calls: dict[asyncio.Task[Any] | None, tuple[str, str, str]] = {}
+        """The calls of plugins that are awaited, by the tasks that await them: profile, plugin and point."""
+        self._removed: Set[str] = frozenset()
+
+    def keep_only(self, plugins: Set[str]) -> None:
+        """A new configuration is in use, and its profile of this name has these plugins: each call of another plugin
+        ends in a moment, also if it has begun already. Its pod is decided anew, unless it is bound.
+        """
+        self._removed = self.profile.plugins.keys() - plugins
+        for task, call in self._calls.items():
+            self._end_soon(task, call)
+
+    def _end_soon(self, task: asyncio.Task[Any] | None, call: tuple[str, str, str]) -> None:
+        if task is not None and call[1] in self._removed:
+            task.get_loop().call_later(LAST, self._give_up, task, call)
+
+    def _give_up(self, task: asyncio.Task[Any], call: tuple[str, str, str]) -> None:
+        if self._calls.get(task) is call:
+            task.cancel(REMOVED)
 
     def pre_flight(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Whether the pre-binds of the pod may take long: SUCCESS if so, SKIP if not, or why they cannot be begun.
@@ -119,19 +143,23 @@ class BindingPoints:
         """A plugin's verdict; a fault becomes an error status that names the plugin."""
         call, awaited = (self.profile.name, impl.name, point), self.failures.awaited
         awaited[call] += 1
+        task = asyncio.current_task()
+        self._calls[task] = call
+        if self._removed:
+            self._end_soon(task, call)
         try:
             status: Status | None = await impl.call(cycle, pod, node)
         except BaseException as error:  # a plugin's bug fails its pod, not the scheduler
             if isinstance(error, asyncio.CancelledError) and is_cancelled():
-                task = asyncio.current_task()
-                if task is None or error.args != (GIVEN_UP,) or task.uncancel():
+                if task is None or error.args not in ((GIVEN_UP,), (REMOVED,)) or task.uncancel():
                     raise
-                error = TimeoutError(GIVEN_UP).with_traceback(error.__traceback__)
+                error = TimeoutError(*error.args).with_traceback(error.__traceback__)
             if isinstance(error, ApiError):  # what the API server answers is no fault of the plugin
                 return Status(Code.ERROR, (str(error),), impl.name)
             return Status(Code.ERROR, (str(self.failures.raised(impl.name, point, error)),), impl.name)
         finally:
             awaited[call] -= 1
+            self._calls.pop(task, None)
         return SUCCESS if status is None or status is SUCCESS else by(status, impl.name)
 
     @measured("post_bind")

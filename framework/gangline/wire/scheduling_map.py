@@ -17,6 +17,9 @@ from gangline.wire.custom_resources import COMPLETION_INDEX, POD_INDEX
 RANDOM_NAMES = ("ReplicaSet", "ReplicationController", "DaemonSet", "Job")
 """Kinds whose pods have names that end in random characters; these characters may all be digits."""
 
+MOST_FAULTS = 20
+"""Skipped lines that are kept with their reasons. A map may have 100,000 of them, and several maps are remembered."""
+
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _DIGITS = re.compile(r"[0-9]{1,18}")
 
@@ -40,27 +43,32 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class SchedulingMap(msgspec.Struct, frozen=True):
-    """A whole annotation: the entries by index, and the skipped lines."""
+    """A whole annotation: the entries by index, and the first of the skipped lines."""
 
     entries: Mapping[int, MapEntry]
     faults: tuple[Fault, ...] = ()
+    skipped: int = 0
+    """The number of all skipped lines."""
 
 
 @lru_cache(maxsize=8)
 def parse(text: str) -> SchedulingMap:
     """The map in an annotation. Blank lines are ignored; the last of several lines for one index counts."""
     entries: dict[int, MapEntry] = {}
-    faults = []
+    faults: list[Fault] = []
+    skipped = 0
     for number, line in enumerate(text.split("\n"), start=1):
         if not (bare := line.strip()):
             continue
         parsed = _parse_line(bare)
         if isinstance(parsed, str):
-            faults.append(Fault(number, bare, parsed))
+            skipped += 1
+            if skipped <= MOST_FAULTS:
+                faults.append(Fault(number, bare, parsed))
         else:
             index, entry = parsed
             entries[index] = entry
-    return SchedulingMap(entries, tuple(faults))
+    return SchedulingMap(entries, tuple(faults), skipped)
 
 
 def pod_index(metadata: ObjectMeta) -> int | None:

@@ -95,6 +95,14 @@ def test_it_is_renewed_from_thirty_days_before_its_end(passed: timedelta, why: s
     assert why_renew(made(), NAMES, NOW + passed, 30 * DAY) == why
 
 
+def test_it_is_renewed_if_it_is_not_valid_yet_because_a_clock_was_ahead() -> None:
+    early = NOW - timedelta(hours=1)
+
+    assert not verified(made(), NAMES[0], early)
+    assert why_renew(made(), NAMES, early, 30 * DAY) == "it was valid only from 2026-03-01 11:55"
+    assert why_renew(made(), NAMES, NOW - timedelta(minutes=4), 30 * DAY) is None
+
+
 def test_it_is_renewed_before_its_authority_ends() -> None:
     long = made(days=365)
     short = made(days=10)

@@ -426,6 +426,20 @@ async def test_an_answer_without_an_object_is_no_success(server: FakeApiServer, 
         await client.get(LEASES, "x", namespace="default")
 
 
+@pytest.mark.parametrize("body", [b"", b"null", b"[]", b"7", b"<html>", b'{"kind":"Lea', b"\xff", b'{"metadata":[]}'])
+async def test_an_answer_that_is_no_object_is_no_success(
+    server: FakeApiServer, client: HttpClient, body: bytes
+) -> None:
+    lease = Lease(ObjectMeta(name="x", namespace="default", resource_version="8"))
+    for method in ("GET", "PUT"):
+        server.answers(method, f"{LEASE}/x", body)
+
+    with pytest.raises(errors.Unavailable, match="leases: the answer is "):
+        await client.replace(LEASES, lease)
+    with pytest.raises(errors.Unavailable, match="leases: the answer is "):
+        await client.get(LEASES, "x", namespace="default")
+
+
 @pytest.mark.parametrize("kind", PatchKind)
 async def test_a_patch_says_how_it_is_merged(server: FakeApiServer, client: HttpClient, kind: PatchKind) -> None:
     server.answers("PATCH", f"{POD_A}/status", pod("a", 5))

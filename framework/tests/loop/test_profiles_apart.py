@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gangline import hookimpl
+from gangline import config, hookimpl
 from gangline.kube.resources import NODES, PODS
 from gangline.loop.scheduler import Options
 from gangline.loop.workers import LONG, MOST_LONG
@@ -130,6 +130,53 @@ def test_a_profile_goes_on_when_its_bindings_end() -> None:
             released.set()
             await cluster.until(lambda: len(cluster.bound()) == ENDLESS + 10 * PLACES, seconds=2)
             assert scheduler.metrics.registry.get_sample_value("gangline_long_bindings", {"profile": "stuck"}) == 0
+
+    cluster.play(story)
+
+
+@pytest.mark.parametrize("point", ["pre_bind", "bind", "post_bind"])
+@pytest.mark.parametrize("then", ["another plugin", "fewer profiles"])
+def test_a_profile_goes_on_when_a_reload_removes_the_plugin_that_never_returns(point: str, then: str) -> None:
+    cluster = SimulatedCluster()
+    filled(cluster, waiting=10 * PLACES)
+    without = (
+        PROFILES.partition("  plugins:")[0] if then == "another plugin" else PROFILES.partition("- schedulerName: s")[0]
+    )
+
+    async def story() -> float | None:
+        options = Options(seed=1, concurrency=PLACES)
+        profiles = ENDLESS_BIND if point == "bind" else PROFILES
+        async with cluster.scheduling(profiles, plugins=[endless(point)], options=options) as scheduler:
+            await asyncio.sleep((MOST_LONG + 3) * LONG)
+            scheduler.use(config.load(without, ""))
+            if then == "another plugin":
+                await cluster.until(lambda: len(cluster.bound()) == ENDLESS + 10 * PLACES, seconds=30)
+            await asyncio.sleep(30)
+            return scheduler.metrics.registry.get_sample_value("gangline_long_bindings", {"profile": "stuck"})
+
+    assert cluster.play(story) == 0
+
+
+def test_a_reload_leaves_calls_of_plugins_that_stay_alone() -> None:
+    cluster = SimulatedCluster()
+    filled(cluster)
+    released = asyncio.Event()
+
+    class Endless:
+        name = "Endless"
+
+        @hookimpl
+        async def pre_bind(self) -> None:
+            await released.wait()
+
+    async def story() -> None:
+        async with cluster.scheduling(PROFILES, plugins=[Endless], options=Options(seed=1)) as scheduler:
+            await asyncio.sleep(LONG)
+            scheduler.use(config.load(PROFILES + "podMaxBackoffSeconds: 20\n", ""))
+            await asyncio.sleep(30)
+            assert not cluster.bound()
+            released.set()
+            await cluster.until(lambda: len(cluster.bound()) == ENDLESS, seconds=0.5)
 
     cluster.play(story)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections import Counter
 from collections.abc import Collection
@@ -13,8 +14,10 @@ from aiohttp import web
 from yarl import URL
 
 from gangline.errors import AskLater
-from gangline.page.serving import MOST_QUESTIONS_OF_ONE, MOST_STATES, MOST_STATES_OF_ONE, page
+from gangline.page.feed import Feed
+from gangline.page.serving import MOST_QUESTIONS_OF_ONE, MOST_STATES, MOST_STATES_OF_ONE, PATIENCE, page
 from gangline.page.sight import PageViewer
+from gangline.page.taking import TakenPart
 from gangline.process.listening import Listener
 from gangline.testing import make_pod
 
@@ -223,4 +226,46 @@ async def test_so_many_whole_pictures_are_on_their_way_to_one_viewer_and_to_all(
 
     assert sorted(await asyncio.gather(*one)) == [200] * MOST_STATES_OF_ONE + [429] * 3
     assert await asyncio.gather(*others) == [200] * MOST_STATES
+    await listener.stop()
+
+
+class LargeFeed(Feed):
+    """A feed whose picture is larger than what the system keeps for a connection."""
+
+    def whole(self, namespace: str) -> bytes:
+        return b'"' + b"x" * (1 << 20) + b'"'
+
+
+def viewer_named(name: str) -> PageViewer:
+    held = HeldUp()
+    held.go.set()
+    return held.viewer(name)
+
+
+async def test_viewers_who_do_not_read_their_pictures_give_way_to_one_who_waits(served: ServedPage) -> None:
+    taker = served.shown.new_taker()
+
+    async def look() -> TakenPart:
+        return taker.take()
+
+    feed = LargeFeed(lambda: look)
+    app = web.Application()
+    handlers = page(feed, lambda request: viewer_named(request.query["viewer"]))
+    app.add_routes([web.get("/ui/state", handlers["/ui/state"])])
+    listener = Listener(app, "127.0.0.1:0", "--listen")
+    await listener.start()
+    stalled = [socket.socket() for _ in range(MOST_STATES)]
+    for number, each in enumerate(stalled):
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        each.connect(("127.0.0.1", listener.port))
+        each.sendall(f"GET /ui/state?viewer={number} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+    await until(lambda: listener.open_connections == MOST_STATES)
+
+    async with asyncio.timeout(3 * PATIENCE):
+        async with aiohttp.request("GET", f"http://127.0.0.1:{listener.port}/ui/state?viewer=good") as answer:
+            assert answer.status == 200 and len(await answer.read()) > 1 << 20
+
+    for each in stalled:
+        each.close()
+    feed.close()
     await listener.stop()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import ssl
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import cast
 
@@ -12,6 +13,8 @@ from aiohttp import web
 
 from gangline.errors import ConfigError
 from gangline.process.listening import Listener, ListeningLimits, parse_address
+from gangline.process.loops import LoopFactory, new_event_loop
+from gangline.process.server_tls import ServerTLS
 
 from ..eventually import until
 
@@ -41,7 +44,9 @@ GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 
 
 @asynccontextmanager
-async def listening(limits: ListeningLimits, size: int = 2) -> AsyncIterator[Listener]:
+async def listening(
+    limits: ListeningLimits, size: int = 2, context: Callable[[], ssl.SSLContext] | None = None
+) -> AsyncIterator[Listener]:
     """A server whose only page has so many bytes."""
 
     async def page(request: web.Request) -> web.Response:
@@ -52,7 +57,7 @@ async def listening(limits: ListeningLimits, size: int = 2) -> AsyncIterator[Lis
 
     app = web.Application()
     app.add_routes([web.get("/", page)])
-    listener = Listener(app, "127.0.0.1:0", "--listen", limits=limits)
+    listener = Listener(app, "127.0.0.1:0", "--listen", context, limits)
     await listener.start()
     yield listener
     await listener.stop()
@@ -122,6 +127,27 @@ async def test_slow_connections_give_way_to_a_good_one() -> None:
         assert (await answered(*good)).startswith(b"HTTP/1.1 200")
         for _, writer in (*slow, good):
             writer.close()
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, new_event_loop], ids=["asyncio", "uvloop"])
+def test_connections_that_begin_no_handshake_give_way_to_a_good_one(new_loop: LoopFactory) -> None:
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+
+    async def story() -> None:
+        own = ServerTLS(None)
+        async with listening(ListeningLimits(connections=4), context=lambda: own.context) as listener:
+            silent = [await opened(listener) for _ in range(20)]
+            good = await asyncio.open_connection("127.0.0.1", listener.port, ssl=trusting)
+
+            assert (await answered(*good)).startswith(b"HTTP/1.1 200")
+            async with asyncio.timeout(5):
+                assert all([await is_closed(reader) for reader, _ in silent[:16]])
+            for _, writer in (*silent, good):
+                writer.transport.abort()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(story())
 
 
 async def test_keeping_a_connection_alive_goes_on_past_the_time_for_its_head() -> None:

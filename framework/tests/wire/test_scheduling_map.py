@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.model import ObjectMeta, OwnerReference
-from gangline.wire.scheduling_map import MapEntry, parse, pod_index
+from gangline.wire.scheduling_map import MOST_FAULTS, MapEntry, parse, pod_index
 
 COMPLETION = "batch.kubernetes.io/job-completion-index"
 STATEFUL = "apps.kubernetes.io/pod-index"
@@ -82,8 +82,16 @@ def test_any_text_is_read_and_every_line_is_an_entry_a_fault_or_blank(text: str)
     found = parse(text)
 
     lines = [line for line in text.split("\n") if line.strip()]
-    assert len(found.entries) + len(found.faults) <= len(lines)
+    assert len(found.entries) + found.skipped <= len(lines)
     assert bool(found.entries or found.faults) == bool(lines)
+
+
+def test_of_many_bad_lines_the_first_are_kept_and_all_are_counted() -> None:
+    found = parse("bad\n" * 50_000 + "7=a:0")
+
+    assert found.entries == {7: MapEntry("a", "0")}
+    assert [fault.number for fault in found.faults] == list(range(1, MOST_FAULTS + 1))
+    assert found.skipped == 50_000
 
 
 @pytest.mark.parametrize(

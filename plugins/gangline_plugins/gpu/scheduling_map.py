@@ -116,8 +116,9 @@ class GpuSchedulingMap:
     def pre_cycle(self, pod: PodInfo) -> None:
         """Record an event that names the skipped lines of the map."""
         text = pod.annotations.get(custom_resources.SCHEDULING_MAP)
-        if text is not None and (faults := scheduling_map.parse(text).faults):
-            said = "; ".join(map(str, faults))
+        if text is not None and (found := scheduling_map.parse(text)).skipped:
+            more = found.skipped - len(found.faults)
+            said = "; ".join([*map(str, found.faults), *([f"and {more} more lines"] if more else [])])
             self._tell(pod, "InvalidSchedulingMapLine", f"{custom_resources.SCHEDULING_MAP}: skipped {said}")
 
     @hookimpl
