@@ -18,6 +18,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from gangline.errors import GanglineError
+from gangline.process import interrupting
 from gangline.process.lines import Lines, on_one_line, write_any_text
 from gangline.process.memory import nothing_collected
 from gangline.process.version import version_option
@@ -137,8 +138,11 @@ def load(name: str, where: str) -> click.Command:
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @version_option("gangline")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Gangline schedules GPU workloads on Kubernetes."""
+    if context.invoked_subcommand not in COMMANDS:
+        interrupting.raise_from_now_on()  # commands of others may rely on it
 
 
 def kubectl() -> None:
@@ -161,7 +165,7 @@ def main(program: str | None = None) -> None:
     try:
         cli(standalone_mode=False, prog_name=program)
     except click.exceptions.Abort:
-        sys.exit(130)
+        sys.exit(interrupting.INTERRUPTED)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.UsageError as error:

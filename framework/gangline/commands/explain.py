@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from gangline.explain.report import explain as explain_pod
 from gangline.explain.targets import SelectedPods, Target, parse
 from gangline.overview.claim_use import ClaimUse, claims_of
 from gangline.plurals import known_nodes, many
+from gangline.process import interrupting
 from gangline.profile.assembly import judging_runtimes
 from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
@@ -94,7 +94,7 @@ def explain(
     if snapshot is not None and watches:
         raise click.UsageError("a snapshot does not change: --watch is for a cluster")
     wish = _Wish(target, scope, files, profile, scheduler, why_not, output)
-    asyncio.run(_recorded(wish, snapshot) if snapshot is not None else _live(connection, wish, watches))
+    interrupting.run(_recorded(wish, snapshot) if snapshot is not None else _live(connection, wish, watches))
 
 
 def _check_usage(target: str | None, scope: PodChoice) -> None:
