@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gangline.overview.shown import Shown
 
 Command = Callable[..., None]
+_NODES = frozenset({"node", "nodes", "no"})
+"""What kubectl calls the kind of nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,18 @@ def selected(selector: str) -> Selector:
     return label_requirements(selector)
 
 
+class NodeName(click.ParamType):
+    """A node: NAME, or node/NAME as `gangline topology -o name` and `kubectl get nodes -o name` print it."""
+
+    name = "node"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name alone."""
+        kind, _, name = str(value).rpartition("/")
+        return name if kind in _NODES else str(value)
+
+
+NODE = NodeName()
 CONFIG = click.option(
     "--config", "files", type=click.Path(), multiple=True, help="A KubeSchedulerConfiguration file; may be repeated."
 )

@@ -80,7 +80,14 @@ def _checked_size(context: click.Context, parameter: click.Parameter, value: str
     help="Number of pods, and GPUs of each: 32x8.",
 )
 @click.option("--level", default="", help="The topology level that the gang requires, for example leaf.")
-@click.option("--drain", "nodes", metavar="NODE", multiple=True, help="A node that is drained; may be repeated.")
+@click.option(
+    "--drain",
+    "nodes",
+    metavar="NODE",
+    type=options.NODE,
+    multiple=True,
+    help="A node that is drained; may be repeated.",
+)
 @options.CONFIG
 @options.PROFILE
 @options.SCHEDULER
