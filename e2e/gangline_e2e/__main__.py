@@ -119,7 +119,7 @@ def next_steps(nodes: int, gpus: int, leaves: int | None, spines: int, folder: P
         ("gangline status --scheduler https://localhost:10259", "what runs, what waits and why"),
         (f"python -m gangline_e2e down{where}", "stops everything and drops its data"),
     )
-    return "\n".join([f"{there}. Run the line above, then:", *(f"    {words:<54}{what}" for words, what in steps)])
+    return "\n".join([f"{there}. Run the line above, then:", *(f"    {words:<52}  {what}" for words, what in steps)])
 
 
 def main() -> None:

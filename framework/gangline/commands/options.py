@@ -66,7 +66,7 @@ def selected(selector: str) -> Selector:
     return label_requirements(selector)
 
 
-class NodeName(click.ParamType):
+class NodeName(click.ParamType[str]):
     """A node: NAME, or node/NAME as `gangline topology -o name` and `kubectl get nodes -o name` print it."""
 
     name = "node"
