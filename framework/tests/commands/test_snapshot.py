@@ -211,5 +211,5 @@ def test_a_pod_of_another_namespace_is_named(tmp_path: Path) -> None:
     file = tmp_path / "cluster.gz"
     write(file, taken(in_use()))
 
-    with pytest.raises(ConfigError, match="pod team/busy-0: there is no such pod; there is default/busy-0$"):
+    with pytest.raises(ConfigError, match=r"pod team/busy-0: there is no such pod; there is default/busy-0$"):
         invoked("explain", "busy-0", "-n", "team", "--snapshot", file)
