@@ -27,7 +27,7 @@ from gangline.commands.snapshot import recorded
 from gangline.commands.watching import once_or_follow
 from gangline.config.strict_yaml import FAULTS, StrictLoader, fault_of
 from gangline.errors import ConfigError, InvalidObject
-from gangline.explain.case import converted, load_cluster, make_claims
+from gangline.explain.case import check_names, converted, load_cluster, make_claims
 from gangline.explain.report import NodeReport, Report
 from gangline.explain.report import explain as explain_pod
 from gangline.explain.targets import SelectedPods, Target, is_kind, parse
@@ -203,6 +203,7 @@ def _of_case(file: Path, files: Sequence[str], profile: str | None) -> tuple[Rep
     case = read_case(file)
     configuration = config.load_files(files) if files else profiles.choose((), profile)
     try:
+        check_names(case)
         cluster, pod = load_cluster(case), converted(case["pod"], model.Pod, "pod")
         make_claims(cluster, pod)
         record = cluster.record(_unbound(pod))
