@@ -85,6 +85,18 @@ class _Lazy(click.Group):
         where = COMMANDS.get(cmd_name) or (added()[cmd_name].value if cmd_name in added() else None)
         return load(cmd_name, where) if where is not None else None
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does; who puts options of a command before its name, as kubectl allows, is told where they stand."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.exceptions.NoSuchOption as error:
+            command = next((each for each in args if each in self.list_commands(ctx)), None)
+            if command is None:
+                raise
+            why = f"No such option {error.option_name!r} before the command"
+            why += f": write `{ctx.command_path} {command} {error.option_name} ...`"
+            raise click.UsageError(why, ctx) from None
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

@@ -313,6 +313,7 @@ def test_the_fault_of_a_selector_is_named(selector: str) -> None:
         (["explain", "job/"], "'job/': expected POD, NAMESPACE/POD or KIND/NAME"),
         (["explain", "jop/p", "-n", "x"], "'jop' is not one of the kinds"),
         (["explain", "pod", "p"], "unexpected 'p' after 'pod': join kind and name: pod/p"),
+        (["-n", "x", "status"], "No such option '-n' before the command: write `cli status -n ...`"),
         (["explain", "p", "q"], "unexpected 'q' after 'p': name one pod, workload or gang"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
