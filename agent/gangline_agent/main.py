@@ -86,10 +86,16 @@ Build = Callable[[Client], Parts]
 @click.option(
     "--partitions", is_flag=True, help="With --simulate: offer the parts into which MIG could cut a GPU as well."
 )
-@click.option("--listen", default="", help="Address for health, over plain HTTP, as 0.0.0.0:8080. Default: none.")
+@click.option(
+    "--listen",
+    default="",
+    callback=options.address,
+    help="Address for health, over plain HTTP, as 0.0.0.0:8080. Default: none.",
+)
 @click.option(
     "--secure-listen",
     default="",
+    callback=options.address,
     help="Address for metrics and health, over TLS, as 0.0.0.0:10259; the API server authorizes users. Default: none.",
 )
 @click.option("--plain-metrics", is_flag=True, help="Serve metrics on --listen too, to every client.")

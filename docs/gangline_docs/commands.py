@@ -22,7 +22,7 @@ EXIT_CODES = (
         "not trusted, or credentials that it does not accept.",
     ),
     (str(NotAllowed.exit_code), "The user may not do what the command does."),
-    ("130", "Ctrl-C."),
+    ("130", "Ctrl-C. `agent`, `run`, `ui`, `webhook` and `simulate --ui` run until Ctrl-C, and end with 0."),
 )
 """What a command ends with."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -82,7 +83,7 @@ def up(folder: Path, controller_manager: bool, nodes: int, gpus: int, leaves: in
         background.down(folder)
         raise
     click.echo(f"export KUBECONFIG={control_plane.kubeconfig}")
-    click.echo(_next_steps(nodes, gpus, leaves, spines), err=True)
+    click.echo(next_steps(nodes, gpus, leaves, spines, folder), err=True)
 
 
 @cli.command()
@@ -105,19 +106,20 @@ async def _create_fabric(kubeconfig: Path, shape: Fabric) -> None:
         await fabric.build(api, shape)
 
 
-def _next_steps(nodes: int, gpus: int, leaves: int | None, spines: int) -> str:
+def next_steps(nodes: int, gpus: int, leaves: int | None, spines: int, folder: Path) -> str:
     """The nodes that exist, and the commands that a user may run next."""
     there = f"{nodes} nodes of {gpus} GPUs" if nodes else "No nodes"
     if leaves is not None:
         there += f", each with a GpuNodeStatus (leaves: {leaves}, spines: {spines})"
+    where = "" if folder == background.default_folder().absolute() else f" --dir {shlex.quote(str(folder))}"
     steps = (
         ("gangline run &", "schedules what names gpu-scheduler"),
         ("gangline topology", "draws it"),
         ("kubectl create -f FILE", "such as those in examples/; Jobs and Deployments need --controller-manager"),
         ("gangline status --scheduler https://localhost:10259", "what runs, what waits and why"),
-        ("python -m gangline_e2e down", "stops everything and drops its data"),
+        (f"python -m gangline_e2e down{where}", "stops everything and drops its data"),
     )
-    return "\n".join([f"{there}. Run the line above, then:", *(f"    {words:<54}{what}" for words, what in steps)])
+    return "\n".join([f"{there}. Run the line above, then:", *(f"    {words:<52}  {what}" for words, what in steps)])
 
 
 def main() -> None:

@@ -35,7 +35,7 @@ def default_folder(env: Mapping[str, str] = os.environ) -> Path:
 def up(folder: Path, options: Options) -> ControlPlane:
     """Start a control plane that outlives this process; HarnessError if one runs in the folder."""
     if any(process.alive() for process in recorded(folder)):
-        raise HarnessError(f"{folder}: a control plane runs here already; stop it with `down`")
+        raise HarnessError(f"{folder}: a control plane runs here already; stop it with `down --dir {folder}`")
     harness.drop_data(folder)
     control_plane = ControlPlane(folder, options)
     control_plane.start()

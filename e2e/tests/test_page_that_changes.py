@@ -16,7 +16,7 @@ from gangline.kube.auth import Credentials
 from gangline_e2e.browser import PATIENCE, Browser, hindrances, view
 from gangline_e2e.ports import free_port
 from gangline_e2e.scenes import small
-from gangline_e2e.shown import GANG, MadeUp
+from gangline_e2e.shown import GANG, MadeUp, Stranger
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.asyncio(loop_scope="module")]
 UNREACHABLE = "The scheduler is unreachable; trying again …"
@@ -105,6 +105,26 @@ async def test_what_is_chosen_stays_up_to_date_while_somebody_reads_it(browser: 
         shown.bind("train-0", 1, range(4), labels={GANG: "train"})  # created anew
 
         await expect(details).to_contain_text("train-0 (GPU 0–3) on node-1")
+
+
+async def test_who_loses_the_right_to_see_a_chosen_workload_is_not_told_that_it_is_gone(browser: Browser) -> None:
+    class Neighbour(Stranger):
+        seen = frozenset({"team", "own"})
+
+        async def may_list_pods(self, namespace: str) -> bool:
+            return namespace in self.seen
+
+    shown, viewer = MadeUp(2), Neighbour()
+    shown.bind("train", 0, range(8))
+    async with shown.served(viewer) as url, browser.open(url) as page:
+        await view(page, "Workloads")
+        await page.get_by_role("button", name="team/train").click()
+        viewer.seen = frozenset({"own"})
+        shown.bind("mine", 1, range(4), "own")
+        text = "team/train is no longer there, or you may no longer see the namespace team"
+
+        await expect(page.locator("#details p")).to_have_text(f"{text}.", timeout=PATIENCE)
+        await expect(page.locator("#said")).to_have_text(text)
 
 
 async def test_a_link_leads_to_what_it_names_after_the_rows_have_moved(browser: Browser) -> None:

@@ -1,5 +1,5 @@
 """`python -m gangline`."""
 
-from gangline.main import main
+from gangline.start import main
 
 main()

@@ -18,6 +18,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from gangline.errors import GanglineError
+from gangline.process import interrupting
 from gangline.process.lines import Lines, on_one_line, write_any_text
 from gangline.process.memory import nothing_collected
 from gangline.process.version import version_option
@@ -84,6 +85,18 @@ class _Lazy(click.Group):
         where = COMMANDS.get(cmd_name) or (added()[cmd_name].value if cmd_name in added() else None)
         return load(cmd_name, where) if where is not None else None
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does; who puts options of a command before its name, as kubectl allows, is told where they stand."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.exceptions.NoSuchOption as error:
+            command = next((each for each in args if each in self.list_commands(ctx)), None)
+            if command is None:
+                raise
+            why = f"No such option {error.option_name!r} before the command"
+            why += f": write `{ctx.command_path} {command} {error.option_name} ...`"
+            raise click.UsageError(why, ctx) from None
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -137,8 +150,11 @@ def load(name: str, where: str) -> click.Command:
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @version_option("gangline")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Gangline schedules GPU workloads on Kubernetes."""
+    if context.invoked_subcommand not in COMMANDS:
+        interrupting.raise_from_now_on()  # commands of others may rely on it
 
 
 def kubectl() -> None:
@@ -161,7 +177,7 @@ def main(program: str | None = None) -> None:
     try:
         cli(standalone_mode=False, prog_name=program)
     except click.exceptions.Abort:
-        sys.exit(130)
+        sys.exit(interrupting.INTERRUPTED)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.UsageError as error:

@@ -56,12 +56,21 @@ class Settings:
 @click.option(
     "--tls-private-key-file", type=click.Path(path_type=Path), default=Path("/certs/tls.key"), show_default=True
 )
-@click.option("--addr", default=":8443", show_default=True, help="Address for reviews, over TLS.")
-@click.option("--listen", default="0.0.0.0:8080", show_default=True, help="Address for health, over plain HTTP.")
+@click.option(
+    "--addr", default=":8443", show_default=True, callback=options.address, help="Address for reviews, over TLS."
+)
+@click.option(
+    "--listen",
+    default="0.0.0.0:8080",
+    show_default=True,
+    callback=options.address,
+    help="Address for health, over plain HTTP.",
+)
 @click.option(
     "--secure-listen",
     default="0.0.0.0:10259",
     show_default=True,
+    callback=options.address,
     help="Address for metrics and health, over TLS; the API server authorizes users. Empty: none.",
 )
 @click.option("--plain-metrics", is_flag=True, help="Serve metrics on --listen too, to every client.")

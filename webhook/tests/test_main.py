@@ -33,9 +33,10 @@ def test_a_missing_certificate_is_one_line_on_stderr(forking: Forking, tmp_path:
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (["--addr", "nowhere"], 1, "gangline: --addr: expected HOST:PORT or :PORT, got 'nowhere'"),
-        (["--listen", ":x"], 1, "gangline: --listen: expected HOST:PORT or :PORT, got ':x'"),
-        (["--log-level", "loud"], 1, "gangline: LOG_LEVEL: must be one of"),
+        (["--addr", "nowhere"], 2, "Invalid value for '--addr': expected HOST:PORT or :PORT, got 'nowhere'"),
+        (["--listen", ":x"], 2, "Invalid value for '--listen': expected HOST:PORT or :PORT, got ':x'"),
+        (["--secure-listen", "80"], 2, "Invalid value for '--secure-listen': expected HOST:PORT or :PORT, got '80'"),
+        (["--log-level", "loud"], 2, "Invalid value for '--log-level': 'loud' is not one of debug, info, warning,"),
         (
             ["--kubeconfig", "/nonexistent", "--claims"],
             4,
@@ -43,7 +44,7 @@ def test_a_missing_certificate_is_one_line_on_stderr(forking: Forking, tmp_path:
         ),
         (["--whatever"], 2, "No such option"),
     ],
-    ids=["address", "listen", "log level", "kubeconfig", "usage"],
+    ids=["address", "listen", "secure listen", "log level", "kubeconfig", "usage"],
 )
 def test_wrong_words_are_told(
     tmp_path: Path,

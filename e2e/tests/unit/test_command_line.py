@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gangline_e2e.__main__ import cli
+from gangline_e2e import background
+from gangline_e2e.__main__ import cli, next_steps
 
 
 @pytest.mark.parametrize(
@@ -25,3 +26,8 @@ def test_a_fabric_that_cannot_be_is_refused(tmp_path: Path, words: list[str], wh
     assert result.exit_code == 2
     assert why in result.output
     assert not (tmp_path / "none").exists()
+
+
+def test_the_command_that_ends_a_control_plane_names_its_folder(tmp_path: Path) -> None:
+    assert f"gangline_e2e down --dir {tmp_path} " in next_steps(0, 8, None, 1, tmp_path)
+    assert "--dir" not in next_steps(0, 8, None, 1, background.default_folder().absolute())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from gangline.kube.interface import Client
 from gangline.kube.resources import GPU_CLAIMS, PODS
 from gangline.overview.claim_use import ClaimUse, claims_of
 from gangline.overview.summary import with_times
+from gangline.plurals import listed
 from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
 from gangline.remedies import Remedies, find_remedies
@@ -93,9 +94,10 @@ async def answer(
     """
     clock = clock or SystemClock()
     judged = await judge(client, judges.configuration, clock)
-    pods = target.pods([*judged.cluster.pods.values(), *judged.pending], judged.cluster)
+    everywhere = [*judged.cluster.pods.values(), *judged.pending]
+    pods = target.pods(everywhere, judged.cluster)
     if not pods:
-        raise ConfigError(where, str(target), await _absent(client, target))
+        raise ConfigError(where, str(target), await _absent(client, target, everywhere))
     waiting = [pod for pod in pods if not pod.node_name]
     subject = (waiting or pods)[0]
     runtime = judged.runtimes.get(judges.profile or subject.scheduler_name)
@@ -119,7 +121,7 @@ async def answer(
     return replace(found, gang=gang_of(judged, runtime, subject, clock))
 
 
-async def _absent(client: Client, target: Target | SelectedPods) -> str:
+async def _absent(client: Client, target: Target | SelectedPods, everywhere: Iterable[PodInfo]) -> str:
     if isinstance(target, SelectedPods):
         return "none of them runs or waits"
     if target.kind != "Pod":
@@ -127,6 +129,9 @@ async def _absent(client: Client, target: Target | SelectedPods) -> str:
     try:
         pod = await client.get(PODS, target.name, namespace=target.namespace)
     except NotFound:
+        others = sorted(pod.key for pod in everywhere if pod.name == target.name)
+        if others:
+            return f"there is no such pod; there is {listed(others)}"
         return "there is no such pod; -n names another namespace, `gangline status -A` shows the pods that wait"
     if pod.status.phase in ("Succeeded", "Failed"):
         return f"has ended on node {pod.spec.node_name or '-'}: {pod.status.phase}"

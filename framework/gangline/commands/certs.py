@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,6 +17,7 @@ from gangline.commands import options
 from gangline.commands.options import Connection
 from gangline.commands.reaching import reached
 from gangline.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from gangline.process import interrupting
 from gangline.process.rotating import Registration, Wanted, ensure
 
 LONGEST = 3650
@@ -78,7 +78,7 @@ def ensure_(
     registrations = [Registration(resource, name) for resource, name in pairs if name]
     lifetime, margin = timedelta(days=days), timedelta(days=renew_before)
     wanted = Wanted(namespace, service, secret, registrations, lifetime, margin)
-    click.echo(asyncio.run(_ensure(connection, wanted)))
+    click.echo(interrupting.run(_ensure(connection, wanted)))
 
 
 async def _ensure(connection: Connection, wanted: Wanted) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from gangline.commands.snapshot import read, take_live
 from gangline.config import SchedulerConfiguration
 from gangline.explain.snapshots import Snapshot
 from gangline.plurals import many
+from gangline.process import interrupting
 from gangline.simulate.changing import MOST_NEW, NewNodes
 from gangline.simulate.comparing import Difference, Side, SupposedChanges, compare
 from gangline.simulate.folders import Sorted
@@ -86,11 +86,18 @@ _OPTIONS = (
         default=None,
         help="Start from a file of `gangline snapshot save`.",
     ),
-    click.option("--drain", "drains", metavar="NODE", multiple=True, help="A node that is drained; may be repeated."),
+    click.option(
+        "--drain",
+        "drains",
+        metavar="NODE",
+        type=options.NODE,
+        multiple=True,
+        help="A node that is drained; may be repeated.",
+    ),
     click.option(
         "--add-nodes",
         "new_nodes",
-        type=(click.IntRange(1, MOST_NEW), click.Choice(["like"]), str),
+        type=(click.IntRange(1, MOST_NEW), click.Choice(["like"]), options.NODE),
         metavar="N like NODE",
         multiple=True,
         help="Add N new nodes like an existing node; may be repeated.",
@@ -126,7 +133,7 @@ def _start(cluster: ClusterChoice) -> tuple[Snapshot, str]:
     """The cluster to start from, and its name for messages. Raises ApiError and ConfigError."""
     if cluster.file is not None:
         return read(Path(cluster.file)), cluster.file
-    return asyncio.run(take_live((), None, cluster.scheduler, cluster.connection))
+    return interrupting.run(take_live((), None, cluster.scheduler, cluster.connection))
 
 
 def other_profiles(

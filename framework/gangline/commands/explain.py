@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,12 +27,13 @@ from gangline.commands.snapshot import recorded
 from gangline.commands.watching import once_or_follow
 from gangline.config.strict_yaml import FAULTS, StrictLoader, fault_of
 from gangline.errors import ConfigError, InvalidObject
-from gangline.explain.case import converted, load_cluster, make_claims
+from gangline.explain.case import check_names, converted, load_cluster, make_claims
 from gangline.explain.report import NodeReport, Report
 from gangline.explain.report import explain as explain_pod
-from gangline.explain.targets import SelectedPods, Target, parse
+from gangline.explain.targets import SelectedPods, Target, is_kind, parse
 from gangline.overview.claim_use import ClaimUse, claims_of
 from gangline.plurals import known_nodes, many
+from gangline.process import interrupting
 from gangline.profile.assembly import judging_runtimes
 from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
@@ -45,8 +45,17 @@ MOST_ROWS = 20
 """Nodes in the table, the best first, at most: the verdict and the remedies below have to be in sight."""
 
 
+def _one(context: click.Context, parameter: click.Parameter, value: Sequence[str]) -> str | None:
+    """The one object that is named. Raises UsageError for several, for example for a kind and a name in two words."""
+    if len(value) > 1:
+        is_pair = len(value) == 2 and is_kind(value[0])
+        why = f"join kind and name: {'/'.join(value)}" if is_pair else "name one pod, workload or gang"
+        raise click.UsageError(f"unexpected {value[1]!r} after {value[0]!r}: {why}", context)
+    return value[0] if value else None
+
+
 @click.command()
-@click.argument("target", required=False, metavar="[POD|NAMESPACE/POD|KIND/NAME]")
+@click.argument("target", nargs=-1, callback=_one, metavar="[POD|NAMESPACE/POD|KIND/NAME]")
 @click.option("-f", "--file", type=click.Path(path_type=Path), default=None, help="A case file instead of a cluster.")
 @options.CONFIG
 @click.option("--profile", default=None, help="Name of an installed profile to judge the pod by.")
@@ -54,7 +63,7 @@ MOST_ROWS = 20
 @options.connection
 @options.namespaced
 @options.SNAPSHOT
-@click.option("--why-not", metavar="NODE", default=None, help="Show everything about one node.")
+@click.option("--why-not", metavar="NODE", type=options.NODE, default=None, help="Show everything about one node.")
 @options.WATCH
 @options.output()
 def explain(
@@ -94,7 +103,7 @@ def explain(
     if snapshot is not None and watches:
         raise click.UsageError("a snapshot does not change: --watch is for a cluster")
     wish = _Wish(target, scope, files, profile, scheduler, why_not, output)
-    asyncio.run(_recorded(wish, snapshot) if snapshot is not None else _live(connection, wish, watches))
+    interrupting.run(_recorded(wish, snapshot) if snapshot is not None else _live(connection, wish, watches))
 
 
 def _check_usage(target: str | None, scope: PodChoice) -> None:
@@ -194,6 +203,7 @@ def _of_case(file: Path, files: Sequence[str], profile: str | None) -> tuple[Rep
     case = read_case(file)
     configuration = config.load_files(files) if files else profiles.choose((), profile)
     try:
+        check_names(case)
         cluster, pod = load_cluster(case), converted(case["pod"], model.Pod, "pod")
         make_claims(cluster, pod)
         record = cluster.record(_unbound(pod))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gangline.errors import ApiError, GanglineError
+from gangline.errors import ApiError, ConfigError, GanglineError
 from gangline.process import logs
 from gangline.state.selectors import EVERYTHING, Selector
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gangline.overview.shown import Shown
 
 Command = Callable[..., None]
+_NODES = frozenset({"node", "nodes", "no"})
+"""What kubectl calls the kind of nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,36 @@ def selected(selector: str) -> Selector:
     return label_requirements(selector)
 
 
+def address(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """The callback of options that name an address, or none by "". Raises BadParameter for any other value."""
+    from gangline.process.listening import parse_address
+
+    try:
+        if value:
+            parse_address(value, "")
+    except ConfigError as error:
+        raise click.BadParameter(error.why, context, parameter) from error
+    return value
+
+
+def _level(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if value.lower() not in logs.LEVELS:
+        raise click.BadParameter(f"{value!r} is not one of {', '.join(logs.LEVELS)}", context, parameter)
+    return value
+
+
+class NodeName(click.ParamType[str]):
+    """A node: NAME, or node/NAME as `gangline topology -o name` and `kubectl get nodes -o name` print it."""
+
+    name = "node"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name alone."""
+        kind, _, name = str(value).rpartition("/")
+        return name if kind in _NODES else str(value)
+
+
+NODE = NodeName()
 CONFIG = click.option(
     "--config", "files", type=click.Path(), multiple=True, help="A KubeSchedulerConfiguration file; may be repeated."
 )
@@ -96,6 +128,7 @@ LOG_FORMAT = click.option("--log-format", type=click.Choice(["text", "json"]), d
 LOG_LEVEL = click.option(
     "--log-level",
     default=lambda: logs.level_from(os.environ),
+    callback=_level,
     help="debug, info, warning or error. Default: $LOG_LEVEL or info.",
 )
 

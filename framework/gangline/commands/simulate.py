@@ -22,6 +22,7 @@ from gangline.config import SchedulerConfiguration
 from gangline.durations import parse_duration
 from gangline.errors import GanglineError
 from gangline.plurals import many
+from gangline.process import interrupting
 from gangline.simulate.arrivals import Sample
 from gangline.simulate.folders import Sorted, sort_out
 from gangline.simulate.session import NodeUse, Outcome
@@ -88,7 +89,7 @@ def simulate(
     _tell(outcome, output)
     if film is not None:
         with suppress(KeyboardInterrupt):
-            asyncio.run(_play(film))
+            interrupting.run(_play(film))
 
 
 def _interval(every: str, duration: str) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from gangline.errors import ConfigError
 from gangline.explain.snapshots import RecordedClient, RecordingClient, Snapshot, SnapshotClock, decode, encode
 from gangline.kube.interface import Client
 from gangline.plurals import many
+from gangline.process import interrupting
 from gangline.process.whole_files import is_special, write_whole
 
 
@@ -41,7 +41,7 @@ def save(connection: Connection, file: Path, files: Sequence[str], profile: str 
     The file has the objects as Gangline reads them, and the profiles: those of the running scheduler or, if the
     scheduler does not answer, the installed ones.
     """
-    taken, _ = asyncio.run(take_live(files, profile, scheduler, connection))
+    taken, _ = interrupting.run(take_live(files, profile, scheduler, connection))
     size = write(file, taken)
     objects = sum(len(listed.items) for listed in taken.lists)
     # What is written to a pipe may be standard output.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -19,6 +18,7 @@ from gangline.commands.watching import once_or_follow
 from gangline.overview.device_use import by_driver
 from gangline.overview.summary import Gang, Overview, overview
 from gangline.plurals import many
+from gangline.process import interrupting
 
 _MOST_WAITING = 20
 _MOST_DOMAINS = 20
@@ -60,7 +60,7 @@ def status(
 
             await once_or_follow(there.client, look, watches, output)
 
-    asyncio.run(run())
+    interrupting.run(run())
 
 
 def _names(found: Overview) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -25,6 +24,7 @@ from gangline.model import Node
 from gangline.overview.device_use import NodeDeviceUse, device_use
 from gangline.overview.domain_use import DomainUse, domain_use, ready_nodes
 from gangline.overview.gpu_use import GpuUse, gpu_use
+from gangline.process import interrupting
 from gangline.state.cache import Cache
 from gangline.state.selectors import EVERYTHING, Selector
 from gangline.state.topology import NO_DOMAIN, Domains, Topology
@@ -70,7 +70,7 @@ def topology(
 
             await once_or_follow(there.client, look, watches, output)
 
-    asyncio.run(run())
+    interrupting.run(run())
 
 
 def _svg(seen: SeenCluster, labels: Selector) -> str:

@@ -17,6 +17,7 @@ from gangline.commands.reaching import credentials_of, reached
 from gangline.commands.relaying import AGAIN, Relay, Upstream
 from gangline.errors import ConfigError, GanglineError
 from gangline.kube.auth import Credentials
+from gangline.process import interrupting
 
 
 @click.command()
@@ -36,7 +37,7 @@ def ui(scheduler: str | None, connection: Connection, port: int, browser: bool) 
     user of the kubeconfig may see. The printed address holds a key and works on this machine alone.
     """
     with suppress(KeyboardInterrupt):
-        asyncio.run(_show(scheduler, connection, port, browser))
+        interrupting.run(_show(scheduler, connection, port, browser))
 
 
 async def _show(scheduler: str | None, connection: Connection, port: int, browser: bool) -> None:

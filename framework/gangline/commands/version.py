@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import click
 import msgspec
 
@@ -15,6 +13,7 @@ from gangline.commands.running import LABELS
 from gangline.errors import ApiError, ClusterError
 from gangline.kube.interface import Client
 from gangline.kube.resources import CONFIG_MAPS
+from gangline.process import interrupting
 from gangline.process.lines import on_one_line
 from gangline.process.version import version as own_version
 
@@ -39,7 +38,7 @@ def version(connection: Connection, only_client: bool, output: str) -> None:
     found, unknown, failure = Versions(own_version()), "not known", None
     if not only_client:
         try:
-            found, unknown = asyncio.run(_of_cluster(connection, found.client))
+            found, unknown = interrupting.run(_of_cluster(connection, found.client))
         except ClusterError as error:
             failure = error
     click.echo(

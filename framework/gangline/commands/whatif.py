@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -33,6 +32,7 @@ from gangline.errors import ConfigError
 from gangline.explain.snapshots import RecordedClient
 from gangline.kube.interface import Client
 from gangline.plurals import many
+from gangline.process import interrupting
 from gangline.profile.runtime import first_grouping
 from gangline.remedies import Remedies
 
@@ -80,7 +80,14 @@ def _checked_size(context: click.Context, parameter: click.Parameter, value: str
     help="Number of pods, and GPUs of each: 32x8.",
 )
 @click.option("--level", default="", help="The topology level that the gang requires, for example leaf.")
-@click.option("--drain", "nodes", metavar="NODE", multiple=True, help="A node that is drained; may be repeated.")
+@click.option(
+    "--drain",
+    "nodes",
+    metavar="NODE",
+    type=options.NODE,
+    multiple=True,
+    help="A node that is drained; may be repeated.",
+)
 @options.CONFIG
 @options.PROFILE
 @options.SCHEDULER
@@ -109,7 +116,7 @@ def whatif(
     if level and nodes:
         raise click.UsageError("--level is for a gang")
     gang = parse_gang(size, level) if size is not None else None
-    found = asyncio.run(_found(gang, nodes, WhatIfOptions(files, profile, scheduler, connection, snapshot)))
+    found = interrupting.run(_found(gang, nodes, WhatIfOptions(files, profile, scheduler, connection, snapshot)))
     most = sys.maxsize if output == "wide" else _MOST_ROWS
     if isinstance(found, Drain):
         pods = [*(move.pod for move in found.moves), *(loss.pod for loss in found.losses)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,11 +23,15 @@ from gangline.state.cache import Cache
 
 T = TypeVar("T")
 
+_KINDS = (*STORED, *DEVICES, GPU_NODE_STATUSES, GPU_CLAIMS)
+_NEAR = 0.85
+"""From this likeness on, 1 for equal names, a name that is not known is taken for a misspelt one."""
+
 
 def load_cluster(case: Mapping[str, Any]) -> Cache:
     """A cache with the objects of a case. Raises GanglineError for the first object that cannot be used."""
     cluster = Cache()
-    for resource in (*STORED, *DEVICES, GPU_NODE_STATUSES, GPU_CLAIMS):
+    for resource in _KINDS:
         store = cluster.store(resource)
         for obj in _objects(case, resource):
             store.upsert(obj)
@@ -59,6 +64,15 @@ def make_claims(cluster: Cache, pod: model.Pod) -> None:
 
 
 _SHORT = {"persistentvolumeclaims": "pvcs", "persistentvolumes": "pvs", "poddisruptionbudgets": "pdbs"}
+
+
+def check_names(case: Mapping[str, Any]) -> None:
+    """Raises InvalidObject for a list with a misspelt name, which nobody would read; a case may have other fields."""
+    known = {"pod", "nodes", "pods", *(each.plural for each in _KINDS), *_SHORT.values()}
+    for name in case:
+        close = get_close_matches(str(name).lower(), known, n=1, cutoff=_NEAR)
+        if close and name not in known:
+            raise InvalidObject(str(name), None, f"is not known; did you mean {close[0]}?")
 
 
 def _objects(case: Mapping[str, Any], resource: Resource[Any]) -> list[Any]:

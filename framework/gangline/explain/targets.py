@@ -104,6 +104,15 @@ def _gang_of(groups: Groups, pod: PodInfo) -> str:
     return key.partition(":")[2]
 
 
+def is_kind(word: str) -> bool:
+    """Whether a word is the name of a kind, as in kubectl."""
+    return _kind(word) is not None
+
+
+def _kind(word: str) -> str | None:
+    return KINDS.get(word.lower().partition(".")[0])
+
+
 def parse(text: str, namespace: str | None, default: str = "") -> Target:
     """Read `POD`, `NAMESPACE/POD` or `KIND/NAME`, with kubectl's names of kinds. Raises ConfigError.
 
@@ -114,7 +123,7 @@ def parse(text: str, namespace: str | None, default: str = "") -> Target:
         return Target("Pod", namespace or default or "default", text)
     if not before or not name or "/" in name:
         raise ConfigError("", text, "expected POD, NAMESPACE/POD or KIND/NAME, as in job/train")
-    kind = KINDS.get(before.lower().partition(".")[0])
+    kind = _kind(before)
     if kind is not None:
         return Target(kind, namespace or default or "default", name)
     if namespace is not None:

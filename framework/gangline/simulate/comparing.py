@@ -124,6 +124,7 @@ def compare(snapshot: Snapshot, source: str, changes: SupposedChanges, seconds: 
     after, gone = _simulated(snapshot, source, changed, seconds, seed, warnings)
     if changes.configuration is not None and changes.configuration.extenders:
         warnings.append("extenders: none of them is asked in a simulation")
+    warnings += _in_no_namespace(snapshot, changes.manifests)
     return Difference(
         source=source,
         seconds=seconds,
@@ -135,6 +136,19 @@ def compare(snapshot: Snapshot, source: str, changes: SupposedChanges, seconds: 
         ],
         warnings=list(dict.fromkeys(warnings)),
     )
+
+
+def _in_no_namespace(snapshot: Snapshot, manifests: Sequence[Manifest]) -> list[str]:
+    """A warning for each namespace of a manifest that neither the cluster nor a manifest has."""
+    lists = [each.items for each in snapshot.lists if each.resource == "v1/namespaces"]
+    if not lists:
+        return []
+    there = {item["metadata"]["name"] for items in lists for item in items}
+    made = [each.data["metadata"] for each in manifests if each.data["kind"] == "Namespace"]
+    there |= {metadata["name"] for metadata in made}
+    named = {each.data["metadata"].get("namespace") or "default" for each in manifests}
+    why = "is not in the cluster: `kubectl apply` would refuse what is simulated in it"
+    return [f"namespace {name} {why}" for name in sorted(named - there)]
 
 
 def _different(before: _End, after: _End, gone: Mapping[str, str]) -> list[PodDifference]:

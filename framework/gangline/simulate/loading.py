@@ -39,7 +39,10 @@ def apply(objects: Objects, found: Iterable[Manifest]) -> list[str]:
     for given in found:
         manifest = _upgraded(given)
         api_version, kind = manifests.check_identity(manifest)
-        resource = objects.kinds.get((api_version, kind)) or _unread(api_version, kind)
+        resource = objects.kinds.get((api_version, kind))
+        if resource is None:
+            _check_spelling(objects, manifest, api_version, kind)
+            resource = _unread(api_version, kind)
         manifests.check(manifest, resource)
         try:
             _put(objects, resource, manifest.data)
@@ -87,6 +90,16 @@ def _owned(objects: Objects, owner: Revision) -> list[Mapping[str, Any]]:
         return []
     uid = owner.data["metadata"]["uid"]
     return [pod.data for pod in objects.of(PODS) if (controller(pod.data) or {}).get("uid") == uid]
+
+
+def _check_spelling(objects: Objects, manifest: Manifest, api_version: str, kind: str) -> None:
+    """Raises ConfigError for a kind that the API server does not know, but one that differs by upper and lower case, or
+    is its plural; and for a workload in the version v1.
+    """
+    for (version, known), resource in objects.kinds.items():
+        is_near = version == api_version and kind.lower() in (known.lower(), resource.plural)
+        if is_near or (api_version == "v1" and kind == known and kind in manifests.WITH_TEMPLATE):
+            raise manifest.error("kind", f"{api_version} has no kind {kind!r}; did you mean {version} {known}?")
 
 
 def _unread(api_version: str, kind: str) -> Resource[Any]:

@@ -82,7 +82,9 @@ async def test_the_difference_in_other_forms(lab: ClusterOverHttp, job: str) -> 
 
 
 def test_a_drain_on_a_snapshot(file: str) -> None:
-    result = CliRunner().invoke(main.cli, ["simulate", "--snapshot", file, "--drain", "l1-n0"], catch_exceptions=False)
+    result = CliRunner().invoke(
+        main.cli, ["simulate", "--snapshot", file, "--drain", "node/l1-n0"], catch_exceptions=False
+    )
 
     assert result.exit_code == 0
     assert "default/web  0     l1-n0   -      is gone: no controller makes it anew" in result.stdout

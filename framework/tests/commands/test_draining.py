@@ -134,7 +134,7 @@ def test_the_command_drains_in_a_snapshot(tmp_path: Path) -> None:
     said = invoked("whatif", "--drain", "l0-n0", "--snapshot", file)
 
     assert "drained l0-n0: 1 pod with 8 GPUs would start anew on other nodes, and 1 pod with 0 GPUs would" in said
-    assert '"gpusMoved": 8' in invoked("whatif", "--drain", "l0-n0", "--snapshot", file, "-o", "json")
+    assert '"gpusMoved": 8' in invoked("whatif", "--drain", "node/l0-n0", "--snapshot", file, "-o", "json")
     assert not cluster.get(NODES, "l0-n0").spec.unschedulable
 
 

@@ -6,6 +6,7 @@ import asyncio
 import io
 import sys
 from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -311,6 +312,9 @@ def test_the_fault_of_a_selector_is_named(selector: str) -> None:
         (["explain", "/p"], "'/p': expected POD, NAMESPACE/POD or KIND/NAME"),
         (["explain", "job/"], "'job/': expected POD, NAMESPACE/POD or KIND/NAME"),
         (["explain", "jop/p", "-n", "x"], "'jop' is not one of the kinds"),
+        (["explain", "pod", "p"], "unexpected 'p' after 'pod': join kind and name: pod/p"),
+        (["-n", "x", "status"], "No such option '-n' before the command: write `cli status -n ...`"),
+        (["explain", "p", "q"], "unexpected 'q' after 'p': name one pod, workload or gang"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )
@@ -318,6 +322,14 @@ def test_what_cannot_be_read_is_wrong_usage(words: list[str], why: str) -> None:
     result = CliRunner().invoke(main.cli, words)
 
     assert result.exit_code == 2 and why in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_a_node_is_named_as_other_commands_print_it() -> None:
+    case = str(Path(__file__).parents[3] / "examples" / "explain" / "case.yaml")
+
+    shown = invoked("explain", "-f", case, "--why-not", "node/c")
+
+    assert "untolerated taint" in shown and shown == invoked("explain", "-f", case, "--why-not", "c")
 
 
 def test_colours_are_left_out_where_nobody_wants_or_sees_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,3 +205,11 @@ def test_explain_asks_a_snapshot_too(tmp_path: Path) -> None:
     assert "default/busy-0 is on l" in placed and "why is not known" in placed
     with pytest.raises(ConfigError, match="there is no such pod"):
         invoked("explain", "nobody", "--snapshot", file)
+
+
+def test_a_pod_of_another_namespace_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.gz"
+    write(file, taken(in_use()))
+
+    with pytest.raises(ConfigError, match=r"pod team/busy-0: there is no such pod; there is default/busy-0$"):
+        invoked("explain", "busy-0", "-n", "team", "--snapshot", file)

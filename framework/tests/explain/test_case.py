@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from gangline import model
-from gangline.explain.case import load_cluster, make_claims
+from gangline.errors import InvalidObject
+from gangline.explain.case import check_names, load_cluster, make_claims
 from gangline.kube.resources import DEVICE_CLASSES, GPU_CLAIMS, GPU_NODE_STATUSES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from gangline.testing import make_pod
 
@@ -72,3 +75,15 @@ def test_the_gpu_claims_of_a_case_are_read() -> None:
     found = cluster.store(GPU_CLAIMS).get("pair", "default")
     assert found is not None and found.spec.devices.count == 2
     assert cluster.store(GPU_NODE_STATUSES).get("a") is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("node", "nodes"), ("Nodes", "nodes"), ("pvc", "pvcs"), ("service", "services")]
+)
+def test_a_list_with_a_misspelt_name_is_told(name: str, meant: str) -> None:
+    with pytest.raises(InvalidObject, match=rf"^{name}: is not known; did you mean {meant}\?$"):
+        check_names({"pod": {}, name: []})
+
+
+def test_a_case_may_have_fields_that_nobody_reads() -> None:
+    check_names({"pod": {}, "nodes": [], "pvcs": [], "description": "", "expected": {}})

@@ -71,6 +71,19 @@ def test_without_a_change_there_is_no_difference_and_the_cluster_is_as_it_was() 
     assert (found.before.nodes, found.before.placed, found.before.gpus.used) == (8, 7, 40)
 
 
+def test_a_namespace_that_the_cluster_does_not_have_is_pointed_out() -> None:
+    def pod(namespace: str) -> Manifest:
+        metadata = {"name": "p", "namespace": namespace}
+        return manifest(apiVersion="v1", kind="Pod", metadata=metadata, spec={"containers": [{"name": "main"}]})
+
+    made = manifest(apiVersion="v1", kind="Namespace", metadata={"name": "made"})
+
+    found = difference(with_jobs(job("a", 1)), manifests=[made, pod("made"), pod("misspelt"), pod("default")])
+
+    refused = "is not in the cluster: `kubectl apply` would refuse what is simulated in it"
+    assert found.warnings == [f"namespace misspelt {refused}"]
+
+
 def test_new_workloads_are_placed_or_wait_with_the_reason() -> None:
     found = difference(with_jobs(job("a", 6)), manifests=[manifest(**job("b", 3))])
 

@@ -106,6 +106,24 @@ def test_unknown_kinds_are_kept_with_one_warning_each(server: InMemoryServer, tm
     assert server.served("example.com", "v1") == {"policies"}
 
 
+@pytest.mark.parametrize(
+    ("version", "kind", "meant"),
+    [
+        pytest.param("v1", "pod", "v1 Pod", id="case"),
+        pytest.param("v1", "POD", "v1 Pod", id="capitals"),
+        pytest.param("batch/v1", "Jobs", "batch/v1 Job", id="plural"),
+        pytest.param("v1", "Deployment", "apps/v1 Deployment", id="version"),
+    ],
+)
+def test_a_misspelt_kind_is_told(server: InMemoryServer, tmp_path: Path, version: str, kind: str, meant: str) -> None:
+    text = f"{{apiVersion: {version}, kind: {kind}, metadata: {{name: a}}, spec: {{containers: [{{name: main}}]}}}}"
+
+    with pytest.raises(ConfigError) as caught:
+        server.load([write(tmp_path, text)])
+
+    assert str(caught.value).endswith(f"document 1: kind: {version} has no kind {kind!r}; did you mean {meant}?")
+
+
 def test_a_workload_whose_pods_nobody_makes_is_kept_with_a_warning(server: InMemoryServer, tmp_path: Path) -> None:
     path = write(tmp_path, "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: js}\nspec: {}\n")
 

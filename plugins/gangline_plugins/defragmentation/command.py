@@ -165,7 +165,10 @@ def find(judged: Judged, wish: Wish, where: str) -> Found:
     key = _key(judged, wish, where)
     if not key:
         runtime = next(iter(judged.runtimes.values()))
-        nothing = MovePlan("the gangs that wait", message="no move is needed: no gang waits", is_met=True)
+        goal, why = (
+            ("the gangs that wait", "no gang waits") if wish.group is None else (f"gang {wish.group}", "it runs")
+        )
+        nothing = MovePlan(goal, message=f"no move is needed: {why}", is_met=True)
         return Found(nothing, runtime.handle, _args(runtime.profile.plugins, wish))
     runtime = judged.runtimes[judged.groups[key].pod.scheduler_name]
     attempt = runtime.handle.attempt(key)

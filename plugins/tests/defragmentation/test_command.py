@@ -55,7 +55,9 @@ def test_a_gang_that_has_its_nodes_needs_no_move() -> None:
         await story.until(lambda: len(story.bound("big")) == 4)
         return (await story.plan(dataclasses.replace(WISH, group="default/big"))).plan
 
-    assert story.play(play).is_met
+    plan = story.play(play)
+
+    assert plan.is_met and shown(plan) == "gang default/big: no move is needed: it runs\n"
 
 
 def test_leaves_are_freed_and_at_most_so_many_pods_move_at_once() -> None:

@@ -31,7 +31,7 @@ export function showDetails(model, aside, marked, choose, whys, remedies) {
   const node = model.nodes.get(marked.node), workload = model.workloads.get(marked.workload);
   const parts = [];
   if (workload) parts.push(aboutWorkload(model, workload, choose, whys, remedies));
-  else if (marked.workload !== null) parts.push(el("p", {}, `${marked.name} is no longer there.`));
+  else if (marked.workload !== null) parts.push(el("p", {}, `${marked.lost}.`));
   if (node) parts.push(aboutNode(model, node, choose));
   else if (marked.node !== null) parts.push(el("p", {}, `The node ${marked.node} is no longer there.`));
   if (!parts.length) parts.push(el("p", {}, "Choose a node or a workload."));

@@ -71,9 +71,16 @@ function refresh() {
 function findAgain() {
   if (marked.workload === null || isMarked(model.workloads.get(marked.workload))) return;
   const again = [...model.workloads.values()].find(isMarked);
-  if (!again && marked.workload !== GONE) $("said").textContent = `${marked.name} is no longer there`;
+  if (!again && marked.workload !== GONE) $("said").textContent = marked.lost = lost();
   marked.workload = again?.number ?? GONE;
   canvas.mark(marked);
+}
+
+// A namespace that is left out is empty, or the viewer has lost the right to see it.
+function lost() {
+  const namespace = marked.name.split("/")[0];
+  const is = `${marked.name} is no longer there`;
+  return model.known.has(namespace) ? is : `${is}, or you may no longer see the namespace ${namespace}`;
 }
 
 // A Deployment and a Job may have the same name.

@@ -18,6 +18,7 @@ export class Model {
     this.pods = new Map(); // "namespace/name" -> pod
     this.units = new Map(); // "namespace uid" -> unit
     this.counts = new Map(); // place -> pods
+    this.known = new Set(); // namespaces that the viewer may see
     this.levels = [];
     this.history = new Map(); // seconds since 1970 -> sample
     this.skew = 0; // seconds by which the clock of the scheduler is ahead
@@ -37,6 +38,7 @@ export class Model {
   apply(message) {
     this.position = message.id;
     for (const [namespace, tables] of Object.entries(message.of)) {
+      this.known.add(namespace);
       this.#workloads(namespace, tables.workloads ?? {});
       this.#pods(namespace, tables.pods ?? {});
       this.#units(namespace, tables.units ?? {});
