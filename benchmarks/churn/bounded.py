@@ -28,7 +28,6 @@ BOUNDED: Mapping[str, str] = {
     "Locks._gone": "so many pods",
     "NodeReports._had": "20,000 nodes",
     "NodeWear._nodes": "16,384 nodes",
-    "NodeWear._points": "nodes that were lost in the last hours",
     "KeptCuts._cuts": "so many bytes",
     "KeptCuts._outlines": "so many bytes",
     "PodCounts._empty": "1,024 groups",
@@ -36,8 +35,6 @@ BOUNDED: Mapping[str, str] = {
     "PodCounts._groups_by_pair": "1,024 groups",
     "PodHistory._seen": "so many pods",
     "Series.counts": "one histogram for each set of labels",
-    "SliceTable._seen": "the nodes of the cluster",
-    "Turns._due": "twice as many as wait, from 1,024 on",
     "Waking._backoff": "twice as many as wait, from 1,024 on",
     "Waking._timers": "twice as many as wait, from 1,024 on",
     "Wants._read": "twice as many as there are, and some",
@@ -49,4 +46,5 @@ BOUNDED: Mapping[str, str] = {
     "_Answer.index": "the rows of the last question: nodes that have changed",
     "_LabelKey.values": "twice as many as there are nodes with the label, and some",
     "_LabelKey.vocabulary": "twice as many as there are nodes with the label, and some",
+    "_ProfileTurns.due": "twice as many as wait, from 1,024 on",
 }
