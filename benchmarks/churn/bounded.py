@@ -37,6 +37,7 @@ BOUNDED: Mapping[str, str] = {
     "Series.counts": "one histogram for each set of labels",
     "Waking._backoff": "twice as many as wait, from 1,024 on",
     "Waking._timers": "twice as many as wait, from 1,024 on",
+    "Wanting._matching": "1,024 events, each for the plugins that rejected units",
     "Wants._read": "twice as many as there are, and some",
     "Wants._same": "twice as many as there are, and some",
     "WeakKeyDictionary.data": "what is there: it holds nothing",

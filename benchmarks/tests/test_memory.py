@@ -36,8 +36,8 @@ more than LEAST, and growth that counts.
 """
 
 MOST_LOOKS = 12
-"""What has grown at each of three looks may only fill up still: on a busy machine plugins are slow, and each hook that
-is slow for the first time has a new series. A leak grows at each look, however many there are.
+"""What has grown at each of three looks may only fill up still, as on a busy machine, where decisions take other turns.
+A leak grows at each look, however many there are.
 """
 
 
@@ -99,6 +99,7 @@ def test_what_is_left_out_is_not_counted() -> None:
     holder._inner.append("a")
 
     assert "Holder._inner" not in Reach({"root": holder}, closed={"Holder._inner"}).sizes
+    assert "Holder._inner" not in Reach({"root": holder}, besides=[holder._inner]).sizes
     assert not Reach({"root": holder}, without=(Holder,)).sizes
 
 
