@@ -37,7 +37,10 @@ def measure(churn: Churn) -> Measured:
     sizes: dict[str, int] = {}
     kib = {}
     for name, scheduler in churn.schedulers.items():
-        found = Reach({name: scheduler, f"{name} running": churn.tasks[name]}, _SURROUNDINGS, BOUNDED)
+        failures = scheduler.metrics.failures
+        # The hooks that were slow have a series each: more and more of them on a busy machine, and a bounded number.
+        slow = (failures.held, failures.slow_counts)
+        found = Reach({name: scheduler, f"{name} running": churn.tasks[name]}, _SURROUNDINGS, BOUNDED, slow)
         sizes |= {f"{name}: {path}": size for path, size in found.sizes.items()}
         kib[name] = found.bytes >> 10
     found = Reach(of_modules("gangline"), _SURROUNDINGS, BOUNDED)

@@ -54,21 +54,25 @@ Part = tuple[str, Any]
 class Reach:
     """The sizes of all containers by who holds them, and the number and the bytes of all objects.
 
-    Objects of the types `without`, and objects under the names `closed`, are left out.
+    Objects of the types `without`, objects under the names `closed`, and the objects `besides` are left out.
 
     A container's size is the number of its entries, an array's that of its elements.
     """
 
     def __init__(
-        self, roots: Mapping[str, Any], without: tuple[type, ...] = (), closed: Container[str] = frozenset()
+        self,
+        roots: Mapping[str, Any],
+        without: tuple[type, ...] = (),
+        closed: Container[str] = frozenset(),
+        besides: Iterable[object] = (),
     ) -> None:
         self.sizes: Counter[str] = Counter()
         self.objects = 0
         self.bytes = 0
         self._without: tuple[type, ...] = (*_ATOMS, *without)
         self._closed = closed
-        self._seen: set[int] = set()
-        """The ids of the objects that were counted."""
+        self._seen = set(map(id, besides))
+        """The ids of the objects that were counted, or are left out."""
         self._alive: list[Any] = []
         """Keeps frames and bound methods, which are made on request, alive: otherwise another object could get the same
         id.

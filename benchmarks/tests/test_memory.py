@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib
+import inspect
 import logging
 import os
+import pkgutil
+import re
+import sys
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -15,6 +20,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gangline
+import gangline_plugins
+from churn.bounded import BOUNDED
 from churn.cluster import Churn, Pace
 from churn.measuring import Measured, measure
 from churn.reach import Reach, grown
@@ -28,8 +36,8 @@ more than LEAST, and growth that counts.
 """
 
 MOST_LOOKS = 12
-"""What has grown at each of three looks may only fill up still: on a busy machine plugins are slow, and each hook that
-is slow for the first time has a new series. A leak grows at each look, however many there are.
+"""What has grown at each of three looks may only fill up still, as on a busy machine, where decisions take other turns.
+A leak grows at each look, however many there are.
 """
 
 
@@ -91,6 +99,7 @@ def test_what_is_left_out_is_not_counted() -> None:
     holder._inner.append("a")
 
     assert "Holder._inner" not in Reach({"root": holder}, closed={"Holder._inner"}).sizes
+    assert "Holder._inner" not in Reach({"root": holder}, besides=[holder._inner]).sizes
     assert not Reach({"root": holder}, without=(Holder,)).sizes
 
 
@@ -106,6 +115,32 @@ def test_growth_is_told_by_million_pods() -> None:
 
     assert slope(found) == pytest.approx(10.0)
     assert growing(found) == {"kept": (100_000, 200_000, 300_000)}
+
+
+def attributes_of(cls: type) -> str:
+    """The code of the modules of a class and of its bases, in which their attributes are named."""
+    return "".join(inspect.getsource(sys.modules[each.__module__]) for each in cls.__mro__ if each is not object)
+
+
+def test_each_collection_with_a_maximum_size_exists() -> None:
+    """A name that is no more hides nothing, and its collection fills up to its maximum, look after look."""
+    for package in (gangline, gangline_plugins):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    classes = {
+        each.__qualname__: each
+        for name, module in sys.modules.items()
+        if name.startswith(("gangline", "weakref", "_weakrefset"))
+        for each in vars(module).values()
+        if isinstance(each, type) and each.__module__ == name
+    }
+
+    def has(cls: str, name: str) -> bool:
+        code = attributes_of(classes[cls]) if cls in classes else ""
+        return re.search(rf"\bself\.{name}\b|^    {name}:", code, re.MULTILINE) is not None
+
+    assert [name for name in BOUNDED if not has(*name.split("."))] == []
 
 
 def growing_in(looks: list[Measured]) -> dict[str, tuple[int, ...]]:

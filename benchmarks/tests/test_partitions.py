@@ -26,7 +26,7 @@ def test_what_has_room_is_served(policy: str) -> None:
 
 
 def test_the_order_best_serves_more_than_the_first_devices() -> None:
-    trace = list(arrivals(1, 250, 16, 0.95, (30, 10, 10, 40, 10)))
+    trace = list(arrivals(3, 120, 16, 0.95, (30, 10, 10, 40, 10)))
 
     first, best = (play(trace, 2, POLICIES[name], 1) for name in ("first node, first device", "best"))
 

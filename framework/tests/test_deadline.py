@@ -320,7 +320,7 @@ def test_a_late_gang_is_told_so_and_counted_and_everybody_else_is_bound() -> Non
     story.add_gang("a", 2)
 
     async def play() -> float:
-        options = Options(seed=1, gang_deadline=0.3)
+        options = Options(seed=1, gang_deadline=0.1)
         async with story.scheduling(
             profile_with("Endless"), SimulatedClient(story.server), plugins=[Endless], options=options
         ) as made:
@@ -333,6 +333,6 @@ def test_a_late_gang_is_told_so_and_counted_and_everybody_else_is_bound() -> Non
 
     assert story.play(play) == 1.0
 
-    message = "the decision took longer than 0.3 s of CPU time: it is tried again in 20 s"
+    message = "the decision took longer than 0.1 s of CPU time: it is tried again in 20 s"
     assert message in story.notes("late-0") and message in story.notes("late")
     assert not story.bound("late")

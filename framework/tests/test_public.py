@@ -42,10 +42,3 @@ def test_the_public_api_is_loaded_when_a_name_of_it_is_needed() -> None:
     code = "import sys, gangline; gangline.NodeView; print('gangline.public' in sys.modules)"
 
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "True\n"
-
-
-@pytest.mark.parametrize("module", ["gangline.main", "gangline_agent.main", "gangline_webhook.main"])
-def test_agent_webhook_and_command_line_start_without_the_columns_of_the_scheduler(module: str) -> None:
-    code = f"import sys, {module}; print({{'gangline.public', 'gangline.state.nodes', 'numpy'}} & sys.modules.keys())"
-
-    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"

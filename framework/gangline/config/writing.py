@@ -41,7 +41,7 @@ def _text(config: SchedulerConfiguration, full: bool) -> str:
             document[field.encode_name] = _plain(value, full)
     if full or config.profiles != (Profile(DEFAULT_SCHEDULER_NAME),):
         document["profiles"] = [_plain(_raw(each), full) for each in config.profiles]
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
+    return yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=120)
 
 
 def _raw(profile: Profile) -> KubeSchedulerProfile:

@@ -26,7 +26,7 @@ def pages(
     """
 
     async def configz(request: web.Request) -> web.StreamResponse:
-        return health.answer({"componentconfig": _without_keys(yaml.safe_load(show(configuration())))})
+        return health.answer({"componentconfig": _without_keys(yaml.load(show(configuration()), yaml.CSafeLoader))})
 
     async def decision(request: web.Request) -> web.StreamResponse:
         found = decisions(request.match_info["uid"])

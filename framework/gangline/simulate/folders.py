@@ -83,11 +83,12 @@ def _take(manifest: Manifest, found: Sorted) -> None:
     version, kind = data.get("apiVersion"), data.get("kind")
     where = f"{manifest.file}: {manifest.place}"
     if kind == KIND and isinstance(version, str) and version.startswith(GROUP):
-        found.profiles[where] = yaml.safe_dump(dict(data))
+        found.profiles[where] = yaml.dump(dict(data), Dumper=yaml.CSafeDumper)
     elif version is not None or kind is not None:
         found.manifests.append(manifest)
     elif _has_profiles(data):
-        found.profiles[where] = yaml.safe_dump({"apiVersion": V1, "kind": KIND, "profiles": _named(data)})
+        document = {"apiVersion": V1, "kind": KIND, "profiles": _named(data)}
+        found.profiles[where] = yaml.dump(document, Dumper=yaml.CSafeDumper)
     elif "pod" in data and set(data) <= {"pod", *_CASE}:
         found.notes.append(f"{where}: a case: its objects are simulated, and its pod waits")
         found.manifests += _of_case(manifest)

@@ -35,10 +35,10 @@ def completed(shell: str, line: str) -> str:
 
 def test_the_plugin_of_kubectl_is_the_same_program_and_says_how_it_is_called() -> None:
     found = subprocess.run(
-        [BIN / "kubectl-gangline", "status", "--help"], capture_output=True, text=True, timeout=60, check=True
+        [BIN / "kubectl-gangline", "plugins", "--help"], capture_output=True, text=True, timeout=60, check=True
     )
 
-    assert found.stdout.startswith("Usage: kubectl gangline status [OPTIONS]")
+    assert found.stdout.startswith("Usage: kubectl gangline plugins [OPTIONS]")
 
 
 def test_kubectl_is_told_the_commands_and_that_no_file_is_meant() -> None:

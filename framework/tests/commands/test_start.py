@@ -30,8 +30,9 @@ class End(logging.Handler):
 run.RunProgram = Program
 logging.getLogger("gangline.kube.informer").addHandler(End())
 local = "127.0.0.1:0"
-sys.argv = ["gangline", "run", "--kubeconfig", sys.argv[1], "--listen", local, "--secure-listen", local]
-sys.argv += ["--no-leader-elect"]
+kubeconfig, profile = sys.argv[1:]
+sys.argv = ["gangline", "run", "--kubeconfig", kubeconfig, "--listen", local, "--secure-listen", local]
+sys.argv += ["--no-leader-elect", "--profile-cpu", profile]
 main.main()
 print(*sys.modules)
 """
@@ -66,12 +67,18 @@ def server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def modules(server: str, tmp_path_factory: pytest.TempPathFactory) -> list[set[str]]:
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where `modules` lets the program write a profile of its CPU time."""
+    return tmp_path_factory.mktemp("start") / "cpu.txt"
+
+
+@pytest.fixture(scope="module")
+def modules(server: str, profile: Path) -> list[set[str]]:
     """The modules that `gangline run` has loaded before it has an event loop, and when it reads the cluster."""
-    kubeconfig = tmp_path_factory.mktemp("start") / "config"
+    kubeconfig = profile.parent / "config"
     write(kubeconfig, server)
     environ = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
-    command = [sys.executable, "-c", RUN, str(kubeconfig)]
+    command = [sys.executable, "-c", RUN, str(kubeconfig), str(profile)]
     lines = subprocess.check_output(command, env=environ, text=True, timeout=60).splitlines()
     return [set(line.split()) for line in lines]
 
@@ -92,15 +99,10 @@ def write(kubeconfig: Path, server: str) -> None:
     kubeconfig.write_text(yaml.safe_dump(config))
 
 
-def test_a_profile_of_the_cpu_time_is_there_when_it_has_ended(server: str, tmp_path: Path) -> None:
-    kubeconfig, file = tmp_path / "config", tmp_path / "cpu.txt"
-    write(kubeconfig, server)
-    script = RUN.replace('"--no-leader-elect"', f'"--no-leader-elect", "--profile-cpu", "{file}"')
-    environ = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
+@pytest.mark.usefixtures("modules")
+def test_a_profile_of_the_cpu_time_is_there_when_it_has_ended(profile: Path) -> None:
+    lines = profile.read_text().splitlines()
 
-    subprocess.run([sys.executable, "-c", script, str(kubeconfig)], env=environ, check=True, timeout=60)
-
-    lines = file.read_text().splitlines()
     assert any(line.startswith("MainThread;") and ";gangline.commands.run:run;" in line for line in lines)
     assert all(line.rpartition(" ")[2].isdecimal() for line in lines)
 

@@ -23,6 +23,7 @@ from gangline.profile import background
 from gangline.profile.background import GRACE
 from gangline.profile.registry import Catalog
 from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock, run
+from gangline.simulate.time import virtual_loop
 from gangline.testing import make_node, make_pod
 from gangline_plugins.gpu.wants import MapProfiles
 
@@ -166,7 +167,7 @@ def state_of(scheduler: Scheduler) -> dict[str, Any]:
         "node listeners": len(cache.node_listeners),
         "shared": len(cache.sharing),
         "trackers": len(cache.trackers),
-        "tasks": Counter(task.get_coro().__qualname__ for task in asyncio.all_tasks()),  # type: ignore[union-attr]
+        "tasks": Counter(task.get_coro().__qualname__ for task in virtual_loop().tasks()),  # type: ignore[union-attr]
         "informers": sorted(f"{each.resource.key} {each._namespace}" for each in scheduler.informers),
         "objects": {key: len(store) for key, store in cache.stores.items() if len(store)},
         "metrics": sorted((each.name, each.type) for each in scheduler.metrics.registry.collect()),

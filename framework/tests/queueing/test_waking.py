@@ -11,9 +11,12 @@ from gangline.queueing.waking import Waking
 from gangline.state.cache import Cache
 from gangline.testing import SCHEDULER, make_pod
 
+POD = Cache().record(make_pod("p"))
+"""The pod of all units; nobody changes it."""
+
 
 def a_unit(place: Place, due: float = 0.0) -> Unit:
-    return Unit([Cache().record(make_pod("p"))], added=0.0, place=place, due=due)
+    return Unit([POD], added=0.0, place=place, due=due)
 
 
 def test_a_unit_is_taken_when_its_backoff_has_ended() -> None:

@@ -119,9 +119,9 @@ def test_free_gpus_are_fragments_for_pods_that_need_more_of_them_than_a_node_has
 
 
 def test_replays_with_the_same_seed_are_equal_also_where_pods_are_preempted() -> None:
-    jobs = [gpu_job(number, 1000 + 37 * number) for number in range(150)]
+    jobs = [gpu_job(number, 1000 + 37 * number) for number in range(50)]
     jobs += [gpu_job(400 + number, 100, priority=10) for number in range(20)]
-    first, second = (played(jobs, nodes(150)) for _ in range(2))
+    first, second = (played(jobs, nodes(50)) for _ in range(2))
 
     assert first.evictions > 0
     assert first.samples == second.samples and first.seconds == second.seconds

@@ -58,7 +58,7 @@ def test_names_that_no_node_holds_leave_nothing_behind_and_cost_no_walk_over_the
 
 def test_columns_of_images_take_a_bounded_amount_of_memory() -> None:
     names = [f"image-{n}:1" for n in range(4000)]
-    cache = cluster(make_node(f"n{i}", images=dict.fromkeys(names, 500)) for i in range(64))
+    cache = cluster(make_node(f"n{i}", images=dict.fromkeys(names, 500)) for i in range(4))
     cache.nodes.images.grow(16_384)  # as at 16,384 nodes: a column takes 16 KiB
     view = cache.nodes.view()
     tracemalloc.start()
