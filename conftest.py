@@ -9,7 +9,8 @@ from importlib.metadata import EntryPoints, entry_points
 from unittest.mock import patch
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import Phase, is_hypothesis_test, settings
+from hypothesis import strategies as st
 
 from gangline.commands import profiles
 from gangline.profile import registry
@@ -57,6 +58,13 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Processes that are forked share the table of all characters. In a fresh clone it takes each a second to make."""
+    is_used = any(is_hypothesis_test(getattr(item, "obj", None)) for item in session.items)
+    if is_used and session.config.getoption("processes"):
+        st.text().validate()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

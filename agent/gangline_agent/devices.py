@@ -47,7 +47,7 @@ NOTHING = Offer()
 
 def of_reading(reading: Reading, with_partitions: bool = False) -> Offer:
     """The devices of a node with these GPUs, in the order of their ids."""
-    islands = {device.id: device.island for device in inventory.devices(reading)}
+    islands = inventory.islands(reading.gpus)
     offers = []
     for gpu in sorted(reading.gpus, key=lambda gpu: gpu.id):
         common = _common(gpu, reading, islands[gpu.id])

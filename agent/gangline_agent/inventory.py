@@ -52,7 +52,8 @@ def status(
 def devices(reading: Reading) -> list[GpuDevice]:
     """The GPUs in the order of their ids."""
     nvlink = _nvlink_gbps(reading.gpus)
-    islands = _islands([gpu.id for gpu in reading.gpus], nvlink)
+    named = _islands([gpu.id for gpu in reading.gpus], nvlink)
+    in_order = sorted(reading.gpus, key=lambda gpu: gpu.id)
     return [
         GpuDevice(
             id=gpu.id,
@@ -62,13 +63,18 @@ def devices(reading: Reading) -> list[GpuDevice]:
             health="Unhealthy" if gpu.problems else "Healthy",
             reason="; ".join(gpu.problems),
             bandwidth_gbps=0 if gpu.problems else int(_total_gbps(gpu)),
-            island=islands[gpu.id],
+            island=named[gpu.id],
             numa_node=gpu.numa_node,
-            links=_links(gpu, reading, nvlink),
+            links=_links(gpu, in_order, reading, nvlink),
             mig_devices=[MigDevice(uuid=mig.uuid, profile=mig.profile, memory_mi_b=mig.memory_mib) for mig in gpu.mig],
         )
-        for gpu in sorted(reading.gpus, key=lambda gpu: gpu.id)
+        for gpu in in_order
     ]
+
+
+def islands(gpus: Sequence[Gpu]) -> dict[int, str]:
+    """The id of each GPU and the name of its island."""
+    return _islands([gpu.id for gpu in gpus], _nvlink_gbps(gpus))
 
 
 def differs(one: GpuNodeStatusStatus, other: GpuNodeStatusStatus) -> bool:
@@ -88,8 +94,9 @@ def _total_gbps(gpu: Gpu) -> float:
 def _nvlink_gbps(gpus: Sequence[Gpu]) -> dict[tuple[int, int], float]:
     """Each pair of ids that NVLinks connect, the smaller id first, with the GB/s between them."""
     found: dict[tuple[int, int], float] = {}
-    for one in gpus:
-        for other in gpus:
+    linked = [gpu for gpu in gpus if gpu.nvlinks]
+    for one in linked:
+        for other in linked:
             if one.id < other.id and (gbps := min(_towards(one, other), _towards(other, one))):
                 found[one.id, other.id] = gbps
     return found
@@ -113,9 +120,11 @@ def _islands(ids: Sequence[int], nvlink: Mapping[tuple[int, int], float]) -> dic
     return {id_: groups[lowest[id_]] if id_ in linked else f"gpu-{id_}" for id_ in ids}
 
 
-def _links(gpu: Gpu, reading: Reading, nvlink: Mapping[tuple[int, int], float]) -> list[DeviceLink]:
+def _links(
+    gpu: Gpu, peers: Sequence[Gpu], reading: Reading, nvlink: Mapping[tuple[int, int], float]
+) -> list[DeviceLink]:
     links = []
-    for peer in sorted(reading.gpus, key=lambda each: each.id):
+    for peer in peers:
         if peer.id == gpu.id:
             continue
         pair = min(gpu.id, peer.id), max(gpu.id, peer.id)

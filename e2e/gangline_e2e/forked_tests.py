@@ -14,6 +14,7 @@ by new processes.
 from __future__ import annotations
 
 import os
+import pickle
 import struct
 import sys
 import threading
@@ -22,7 +23,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
+from selectors import EVENT_READ, PollSelector
 from typing import Any, NoReturn
 
 import pytest
@@ -35,6 +37,10 @@ smaller, so that all processes end at about the same time.
 SHARE = 16
 """A piece has at most this part of the tests that are left."""
 _PLACE = struct.Struct("=II")
+_USUAL = frozenset(vars(pytest.TestReport("", ("", 0, ""), {}, "passed", None, "call")))
+"""The attributes of a report that nobody has added anything to."""
+
+Location = tuple[str, int | None, str]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,6 +77,7 @@ class _Child:
     reports: Connection
     at: int = -1
     """The test that it runs."""
+    location: Location = ("", None, "")
 
 
 class _Round:
@@ -82,60 +89,61 @@ class _Round:
 
     def run(self, count: int) -> list[int]:
         """Runs the tests; returns those that were not run, because a process died that was to run them."""
-        children = self._forked(count)
-        try:
-            while children:
-                for connection in wait([child.reports for child in children.values()]):
-                    self._receive(children, connection)
-                if self._session.shouldfail:
-                    raise self._session.Failed(self._session.shouldfail)
-                if self._session.shouldstop:
-                    raise self._session.Interrupted(self._session.shouldstop)
-        finally:
-            for child in children.values():
-                os.kill(child.pid, 9)
-                os.waitpid(child.pid, 0)
+        with PollSelector() as self._children:
+            try:
+                self._fork(count)
+                while self._children.get_map():
+                    for key, _ in self._children.select():
+                        self._receive(key.data)
+                    if self._session.shouldfail:
+                        raise self._session.Failed(self._session.shouldfail)
+                    if self._session.shouldstop:
+                        raise self._session.Interrupted(self._session.shouldstop)
+            finally:
+                for key in self._children.get_map().values():
+                    os.kill(key.data.pid, 9)
+                    os.waitpid(key.data.pid, 0)
         return list(self._left)
 
-    def _forked(self, count: int) -> dict[object, _Child]:
-        """Processes, by the pipes of their reports."""
+    def _fork(self, count: int) -> None:
         places, write = os.pipe()
         pieces = list(_pieces(self._session.items, list(self._left)))
         os.set_blocking(write, False)  # pieces for which the pipe has no room are left for the next round
         os.write(write, b"".join(_PLACE.pack(*piece) for piece in pieces))
         os.close(write)
-        children: dict[object, _Child] = {}
         for _ in range(min(count, len(pieces))):
             read, sent = Pipe(duplex=False)
             pid = os.fork()
             if not pid:
                 _run(self._session, places, sent)
             sent.close()
-            children[read] = _Child(pid, read)
+            self._children.register(read, EVENT_READ, _Child(pid, read))
         os.close(places)
-        return children
 
-    def _receive(self, children: dict[object, _Child], connection: object) -> None:
-        child = children[connection]
+    def _receive(self, child: _Child) -> None:
+        """Takes the reports about the test that has ended, and notes the test that begins."""
         try:
-            message = child.reports.recv()
+            reports, at, location = pickle.loads(child.reports.recv_bytes())
         except EOFError:
-            del children[connection]
+            self._children.unregister(child.reports)
             self._ended(child, os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]))
             return
-        if isinstance(message, int):
-            child.at = message
-            item = self._session.items[message]
-            self._hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-            return
-        for data in message:
-            report = self._hook.pytest_report_from_serializable(config=self._session.config, data=data)
-            self._hook.pytest_runtest_logreport(report=report)
-        self._finish(child)
+        if child.at >= 0:
+            for report in reports:
+                self._hook.pytest_runtest_logreport(report=self._plain(report))
+            self._finish(child)
+        if at >= 0:
+            child.at, child.location = at, location
+            self._hook.pytest_runtest_logstart(nodeid=self._session.items[at].nodeid, location=location)
+
+    def _plain(self, report: Any) -> Any:
+        if isinstance(report, pytest.TestReport):
+            return report
+        return self._hook.pytest_report_from_serializable(config=self._session.config, data=report)
 
     def _finish(self, child: _Child) -> None:
         item = self._session.items[child.at]
-        self._hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        self._hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=child.location)
         del self._left[child.at]
         child.at = -1
 
@@ -143,7 +151,7 @@ class _Round:
         if child.at >= 0:
             item = self._session.items[child.at]
             said = f"the process that ran this test ended with {code}"
-            report = pytest.TestReport(item.nodeid, item.location, {}, "failed", said, "call")
+            report = pytest.TestReport(item.nodeid, child.location, {}, "failed", said, "call")
             self._hook.pytest_runtest_logreport(report=report)
             self._finish(child)
         elif code:
@@ -204,7 +212,10 @@ class _Reporting:
         plugins.register(self)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Notes a report in a form that can be sent."""
+        """Notes a report in a form that can be sent, as a usual one is that a test has passed."""
+        if type(report) is pytest.TestReport and report.passed and vars(report).keys() == _USUAL:
+            self._reports.append(report)
+            return
         config = self._session.config
         self._reports.append(config.hook.pytest_report_to_serializable(config=config, report=report))
 
@@ -215,12 +226,16 @@ class _Reporting:
         test = next(coming, None)
         while test is not None:
             following = next(coming, None)
-            self._connection.send(test)
-            nextitem = None if following is None else items[following]
-            items[test].config.hook.pytest_runtest_protocol(item=items[test], nextitem=nextitem)
-            self._connection.send(self._reports)
-            self._reports = []
+            item, nextitem = items[test], None if following is None else items[following]
+            self._send(test, item.location)
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
             test = following
+        self._send(-1, None)
+
+    def _send(self, test: int, location: Location | None) -> None:
+        """Tells what is reported about the last test, and which test begins."""
+        self._connection.send_bytes(pickle.dumps((self._reports, test, location)))
+        self._reports = []
 
 
 def _tests(places: int) -> Iterator[int]:

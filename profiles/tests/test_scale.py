@@ -26,7 +26,7 @@ from gangline_profiles import read
 from .placing import LEAF, SPINE, report
 
 NODES, LEAF_SIZE, SPINE_SIZE = 1250, 20, 500
-PODS = 400
+PODS = 150
 LEAST_PER_S = 100
 LONGEST_UPDATE_S = 0.1
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from gangline_e2e import binaries
 from gangline_e2e.errors import HarnessError, NoControlPlane
+from gangline_e2e.forked_pytest import run_pytest
 
 PROBE = """
 def test_needs_a_cluster(control_plane):
@@ -82,9 +81,8 @@ def test_without_a_control_plane_tests_skip_but_fail_in_ci(tmp_path: Path, ci: s
     (tmp_path / "test_probe.py").write_text(PROBE)
     missing = {"GANGLINE_CONTROL_PLANE_DIR": str(tmp_path), "PATH": "", "CI": ci, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     env = {key: value for key, value in os.environ.items() if key != "GANGLINE_E2E_KUBECONFIG"}
-    command = [sys.executable, "-m", "pytest", "-rsE", "-p", "no:cacheprovider", str(tmp_path)]
 
-    run = subprocess.run(command, cwd=tmp_path, env=env | missing, capture_output=True, text=True, check=False)
+    run = run_pytest(["-rsE", "-p", "no:cacheprovider", str(tmp_path)], tmp_path, env | missing)
 
     assert outcome in run.stdout
     assert "run `make control-plane`" in run.stdout

@@ -11,15 +11,22 @@ from shutil import copy
 
 import pytest
 
+from gangline_e2e.forked_pytest import run_pytest
+
 CONFTEST = Path(__file__).parents[3] / "conftest.py"
 PLUGINS = ("-p", "pytest_timeout", "-p", "gangline_e2e.forked_tests")
+ALONE = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # other plugins take long to load
 TESTS = """
 import os
 import pytest
 
-@pytest.mark.parametrize("number", range(300))
-def test_passes(number, tmp_path):
+@pytest.mark.parametrize("number", range(100))
+def test_passes(number):
     print("nobody sees this")
+
+@pytest.mark.parametrize("number", range(10))
+def test_has_a_folder(number, tmp_path):
+    pass
 
 def test_fails():
     print("everybody sees this")
@@ -93,22 +100,24 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *more: str, processes: int = 3) -> tuple[int, str]:
-    command = (sys.executable, "-m", "pytest", *PLUGINS, "--processes", str(processes), *more)
-    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # other plugins take long to load
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100)
-    return done.returncode, done.stdout + done.stderr
+    words = (*PLUGINS, "--processes", str(processes), *more)
+    done = run_pytest(words, folder, ALONE)
+    return done.returncode, done.stdout
 
 
 def test_each_test_is_reported_once_with_what_it_printed(folder: Path) -> None:
     code, said = run(folder, "test_many.py")
 
-    assert code == 1 and re.search(r"1 failed, 300 passed, 1 skipped, 1 error in", said), said
+    assert code == 1 and re.search(r"1 failed, 110 passed, 1 skipped, 1 error in", said), said
     assert "everybody sees this" in said and "nobody sees this" not in said
     assert "assert (1 + 1) == 3" in said and "KeyError: 'no fixture'" in said
 
 
 def test_a_process_that_dies_fails_its_test_and_the_others_are_run(folder: Path) -> None:
-    code, said = run(folder, "test_dying.py")
+    """In a run that starts Python, as people start it."""
+    command = (sys.executable, "-m", "pytest", *PLUGINS, "--processes", "3", "test_dying.py")
+    done = subprocess.run(command, cwd=folder, env=ALONE, capture_output=True, text=True, timeout=100)
+    code, said = done.returncode, done.stdout + done.stderr
 
     assert code == 1 and re.search(r"1 failed, 2 passed in", said), said
     assert "the process that ran this test ended with 7" in said

@@ -21,7 +21,7 @@ from gangline_plugins.reservation import Reservation, ReservationArgs
 from gangline_plugins.reservation.lifetimes import Lifetimes
 from gangline_plugins.reservation.room import Leaving
 
-NODES_IN_ALL = 16
+NODES_IN_ALL = 8
 MAX_RUNTIME, RUN = "gangline.dev/max-runtime", "gangline.dev/run-seconds"
 
 

@@ -157,7 +157,7 @@ def test_work_that_does_not_end_is_ended() -> None:
             except Exception:
                 continue
 
-    with pytest.raises(TookTooLong), at_most(0.2):
+    with pytest.raises(TookTooLong), at_most(0.02):
         turn()
 
 

@@ -16,7 +16,7 @@ from gangline_plugins.gpu.leases.reaper import SWEEP
 from ..lease_cases import NAMESPACE, LeaseCluster, plain
 
 NOW = "2026-01-01T00:00:00.000000Z"
-RACED_NODES = 25 if os.environ.get("CI") else 10
+RACED_NODES = 25 if os.environ.get("CI") else 4
 """Nodes whose devices two schedulers give away at the same time."""
 
 
