@@ -105,6 +105,22 @@ def _short_by_resource(wanted: _Wanted, nodes: NodeView) -> CodeColumn:
     return short
 
 
+def _short_of_one(wanted: _Wanted, nodes: NodeView) -> int:
+    """The verdict for the only node of the view."""
+    free = nodes.free_of_one(wanted.resources)
+    if all(map(ge, free, wanted.numbers)):
+        return 0
+    whole, _ = nodes.amounts_of_one(wanted.resources)
+    short = 0
+    for place, (resource, amount) in enumerate(wanted.items()):
+        if free[place] >= amount or (wanted.served is not None and wanted.served[place, 0] and whole[place] <= 0):
+            continue
+        short |= 2 << place
+        if resource != "pods" and whole[place] < amount:  # a full slot count can change, a size cannot
+            short |= _UNRESOLVABLE
+    return short
+
+
 class NodeResourcesFit:
     """Compares requests with free amounts, resource by resource, for all nodes at once."""
 
@@ -137,8 +153,9 @@ class NodeResourcesFit:
         wanted = self._wanted(pod)
         if len(nodes) > _FEW:
             return _short_by_resource(wanted, nodes)
-        if len(nodes) == 1 and all(map(ge, nodes.free_of_one(wanted.resources), wanted.numbers)):
-            return wanted.fits
+        if len(nodes) == 1:
+            short_of_one = _short_of_one(wanted, nodes)
+            return np.array((short_of_one,), dtype=wanted.bits.dtype) if short_of_one else wanted.fits
         allocatable, requested = nodes.amounts(wanted.resources)
         amounts = wanted.amounts
         missing = allocatable - requested < amounts

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline import Action, PluginError
-from gangline.testing import GPU, cluster, make_node, make_pod, make_runtime, run_filter, run_score
+from gangline import Action, PluginError, resources
+from gangline.model import DeviceClass, DeviceClassSpec, ObjectMeta
+from gangline.testing import GPU, FakeHandle, cluster, make_node, make_pod, make_runtime, run_filter, run_score
+from gangline_plugins.extended_resources import ExtendedResources
 from gangline_plugins.node_resources_fit import Args, NodeResourcesFit
 from gangline_plugins.resource_scoring import ResourceSpec, ScoringStrategy, Shape, ShapePoint
 
@@ -40,6 +42,34 @@ def test_a_pod_fits_where_everything_it_asks_for_is_free(
         if wanted[1] and wanted[1] > gpus - sum(pod[2] for pod in here):
             expected.append(f"Insufficient {GPU}")
         assert sorted(reasons[f"n{i}"]) == sorted(expected)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 2)), min_size=2, max_size=5),
+    st.lists(st.integers(0, 4), max_size=6),
+    st.tuples(st.integers(0, 4), st.integers(0, 4)),
+    st.booleans(),
+)
+def test_a_node_alone_gets_the_verdict_that_it_gets_among_others(
+    nodes: list[tuple[int, int, int]], pods: list[int], wanted: tuple[int, int], is_served: bool
+) -> None:
+    cache = cluster(make_node(f"n{i}", cpu=cpu, gpus=gpus, pods=slots) for i, (cpu, gpus, slots) in enumerate(nodes))
+    for i, node in enumerate(node for node in pods if node < len(nodes)):
+        cache.upsert_pod(cache.record(make_pod(f"q{i}", cpu=1, gpus=1, node=f"n{node}")))
+    handle = FakeHandle(cache)
+    if is_served:
+        cache.store(resources.DEVICE_CLASSES).upsert(
+            DeviceClass(ObjectMeta("gpu"), DeviceClassSpec(extended_resource_name=GPU))
+        )
+        handle.state.shared(ExtendedResources, handle.state).give_out_in(handle)
+    plugin = NodeResourcesFit(Args(), handle)
+    pod = cache.record(make_pod("p", cpu=wanted[0], gpus=wanted[1]))
+
+    together = plugin.filter(pod, cache.nodes.view()).tolist()
+
+    assert [plugin.filter(pod, cache.nodes.view().at_row(row)).tolist() for row in range(len(nodes))] == [
+        [code] for code in together
+    ]
 
 
 def test_eviction_helps_where_the_node_is_full_and_not_where_it_is_too_small() -> None:

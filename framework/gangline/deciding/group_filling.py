@@ -85,33 +85,35 @@ class Filler:
         With `is_open`, the verdicts of filters that are called anew for each attempt are ignored.
         """
         feasible = filtered.entry.feasible if is_open and filtered.status is None else filtered.feasible
-        feasible = feasible[: self._cache.nodes.size]
-        if not np.count_nonzero(feasible):
-            return np.zeros(len(feasible), dtype=np.int64)
-        holds = self._by_numbers(filtered.pod.cls)
+        size = self._cache.nodes.size
+        capacity = np.zeros(size, dtype=np.int64)
+        rows = feasible[:size].nonzero()[0]  # few, in a full cluster
+        if not len(rows):
+            return capacity
+        holds = self._by_numbers(filtered.pod.cls, rows)
         # Where the filters accept a pod and the arithmetic finds no room, the filters are right: they know of resources
         # that nodes do not list, for example those that devices of claims or extenders provide.
-        known_better = feasible & (holds < 1)
+        known_better = holds < 1
         if np.count_nonzero(known_better):
-            holds = np.where(known_better, self._by_numbers(filtered.pod.cls, elsewhere=True), holds)
+            holds = np.where(known_better, self._by_numbers(filtered.pod.cls, rows, elsewhere=True), holds)
         if filtered.status is None:
             for counted in self._runtime.evaluator.capacities(filtered):
-                np.minimum(holds, counted, out=holds)
-        return np.where(feasible, np.maximum(holds, 1), 0)
+                np.minimum(holds, counted[rows], out=holds)
+        capacity[rows] = np.maximum(holds, 1)
+        return capacity
 
-    def _by_numbers(self, cls: PodClass, elsewhere: bool = False) -> Int64Column:
-        """How many pods of the class the requests leave room for on each node.
+    def _by_numbers(self, cls: PodClass, rows: Rows, elsewhere: bool = False) -> Int64Column:
+        """How many pods of the class the requests leave room for on each of these rows.
 
         With `elsewhere`, a resource that a node does not have is taken to come from elsewhere, in any amount.
         """
         nodes = self._cache.nodes
-        size = nodes.size
-        holds = np.full(size, _MANY, dtype=np.int64)
+        holds = np.full(len(rows), _MANY, dtype=np.int64)
         for resource, amount in cls.takes:
             if amount > 0:
-                limit = nodes.free[resource, :size] // amount
+                limit = nodes.free[resource].take(rows) // amount
                 if elsewhere:
-                    limit[nodes.allocatable[resource, :size] == 0] = _MANY
+                    limit[nodes.allocatable[resource].take(rows) == 0] = _MANY
                 np.minimum(holds, limit, out=holds)
         return holds
 

@@ -75,7 +75,9 @@ class RoomCount:
             return False
         first = next(iter(lack.members.values()))[0]
         membership = self._runtime.handle.group_of(first)
-        if not isinstance(membership, Membership) or membership.group != lack.group:
+        if not isinstance(membership, Membership):
+            return False
+        if membership.group is not lack.group and membership.group != lack.group:
             return False
         try:
             with self._runtime.evaluator.within(self._deadline):

@@ -152,7 +152,7 @@ class GroupCycle:
             # Most roles fit on the same nodes, so equal capacities share one column.
             known = self._capacities.setdefault(hash(capacity.tobytes()), capacity)
             capacity = known if np.array_equal(known, capacity) else capacity
-        return Role(subgroup, pods, capacity, int(room.sum()))
+        return Role(subgroup, pods, capacity, int(np.add.reduce(room)))
 
     def _room(self, pod: PodInfo, is_open: bool) -> tuple[Filtered, Int64Column]:
         """The verdicts on a member, and how many members like it fit on each node."""

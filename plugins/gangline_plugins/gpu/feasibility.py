@@ -21,8 +21,9 @@ from gangline_plugins.gpu.device_sets import Masks
 from gangline_plugins.gpu.devices import DeviceTable
 from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.node_devices import WHOLE
-from gangline_plugins.gpu.one_node import Moments, clear
+from gangline_plugins.gpu.one_node import Clear, Moments, clear
 from gangline_plugins.gpu.reasons import Why
+from gangline_plugins.gpu.report_ages import ReportAges
 from gangline_plugins.gpu.wants import ANY_PROFILE, Carried, FabricWant, Want
 
 AWAITED = 60.0
@@ -31,6 +32,8 @@ because nobody could say which devices they have.
 """
 _LOOK = 0.1
 """Seconds between two checks of the ages of reports while no new report arrives."""
+_ONE_BY_ONE = 6
+"""At most so many nodes are judged by plain numbers: more take as long as arrays."""
 _FEW = 256
 """Verdicts on fewer nodes are written node by node. On 5,000 nodes it takes a quarter of the time to write bytes."""
 _BITS = np.uint32(1) << np.arange(MOST_DEVICES, dtype=np.uint32)
@@ -90,6 +93,8 @@ class Feasibility:
         self._limits = limits
         self._looked = (-1, 0.0)
         """The number of reports at the last check of ages, and the time of that check."""
+        self._ages: ReportAges | None = None
+        """What that check found; None before the first one."""
         self._oldest = 0.0
         """Reports from before this time, in seconds since the epoch, are too old."""
         self._latest = 0.0
@@ -105,14 +110,19 @@ class Feasibility:
     def look(self, now: float) -> None:
         """Find the reports that are too old at `now`, in seconds since the epoch, and those that are awaited."""
         reports, looked = self._looked
-        if reports == self._table.reports.count and looked <= now < looked + _LOOK:
+        are_same = reports == self._table.reports.count and looked <= now
+        if are_same and now < looked + _LOOK:
             return
         self._looked = (self._table.reports.count, now)
         self._oldest, self._latest = now - self._limits.stale_after, now - AWAITED
-        lost = self._table.columns.lost
+        columns = self._table.columns
+        if are_same and self._ages is not None and self._ages.hold(columns, self._oldest, self._latest):
+            return
+        lost = columns.lost
         lost[lost == np.inf] = now
-        before, self._is_stale = self._is_stale, self._table.columns.heartbeat < self._oldest
-        awaited, self._is_awaited = self._is_awaited, lost > now - AWAITED
+        before, self._is_stale = self._is_stale, columns.heartbeat < self._oldest
+        awaited, self._is_awaited = self._is_awaited, lost > self._latest
+        self._ages = ReportAges.of(columns, self._is_stale, self._is_awaited)
         if len(before) != len(self._is_stale):
             self.aged.note_all()
             return
@@ -134,7 +144,7 @@ class Feasibility:
 
     def evaluate(self, want: Want, nodes: NodeView) -> Fits:
         """The verdicts on these nodes, computed anew."""
-        if len(nodes) == 1 and (fits := self._of_one(want, nodes)) is not None:
+        if len(nodes) <= _ONE_BY_ONE and (fits := self._one_by_one(want, nodes)) is not None:
             return fits
         c, index, limits = self._table.columns, nodes.index, self._limits
         unknown = ~c.known[index]
@@ -168,21 +178,25 @@ class Feasibility:
             fits.codes[unknown] = np.where(is_too_many, Why.ONE_REPLICA, now_open).astype(np.uint8)[unknown]
         return fits
 
-    def _of_one(self, want: Want, nodes: NodeView) -> Fits | None:
-        """The verdict on the only node of the view; None if arrays have to tell."""
-        moments = Moments(self._oldest, self._latest)
-        found = clear(want, nodes.first, self._table.columns, moments, self._limits.allow_unknown)
-        if found is None or (self._limits.only_reported and not found.is_known):
-            return None
-        masks = np.array([found.free], dtype=np.uint32)
-        if not found.is_known:
-            return Fits(np.zeros(1, dtype=np.uint8), lambda: self._look_up(want, nodes, masks).worth())
-        best = self._look_up(want, nodes, masks)
-        if best.sets.item(0):
-            return Fits(np.zeros(1, dtype=np.uint8), best.worth)
-        if want.rule.mode == "Required":  # the links may be what is missing
-            return None
-        return Fits(np.array([found.lacks(want.count)], dtype=np.uint8), best.worth)
+    def _one_by_one(self, want: Want, nodes: NodeView) -> Fits | None:
+        """The verdicts on a few nodes, by plain numbers; None if arrays have to tell."""
+        columns, moments, limits = self._table.columns, Moments(self._oldest, self._latest), self._limits
+        found: list[Clear] = []
+        for row in nodes.rows.tolist() if len(nodes) > 1 else (nodes.first,):
+            one = clear(want, row, columns, moments, limits.allow_unknown)
+            if one is None or (limits.only_reported and not one.is_known):
+                return None
+            found.append(one)
+        masks = np.array([one.free for one in found], dtype=np.uint32)
+        if not any([one.is_known for one in found]):
+            return Fits(np.zeros(len(found), dtype=np.uint8), lambda: self._look_up(want, nodes, masks).worth())
+        best, codes = self._look_up(want, nodes, masks), [0] * len(found)
+        for place, (one, chosen) in enumerate(zip(found, best.sets.tolist(), strict=True)):
+            if one.is_known and not chosen:
+                if want.rule.mode == "Required":  # the links may be what is missing
+                    return None
+                codes[place] = one.lacks(want.count)
+        return Fits(np.array(codes, dtype=np.uint8), best.worth)
 
     def _is_lent_out(self, want: Want, nodes: NodeView) -> BoolColumn:
         """Where pods with shares have so many devices that requests, which do not count shares, may be too many."""

@@ -41,7 +41,7 @@ class NodeReports:
 
     def __init__(self, columns: Columns, classes: LinkClasses, state: State, table: Table) -> None:
         self.count = 0
-        """Grows by 1 with each report of an agent, and with each one that is gone."""
+        """Grows by 1 with each report of an agent, and with each report or node that is gone."""
         self.changed: list[Callable[[int], None]] = []
         """Called with the row of a node that reports its devices for the first time, or others than before."""
         self._columns = columns
@@ -91,6 +91,7 @@ class NodeReports:
         self._row_of.pop(name, None)
         had = self._reports.pop(row, None) is not None or self._columns.lost[row] > -math.inf
         self._columns.lost[row] = -math.inf
+        self.count += 1
         if had:
             self._had.keep(name, None)
         self._table.vacate(row)

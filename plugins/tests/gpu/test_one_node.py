@@ -1,10 +1,12 @@
-"""A node that is judged alone, by plain numbers, gets the verdict that it gets among others."""
+"""Nodes that are judged alone or with a few others, by plain numbers, get the verdicts that arrays give them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,7 +50,7 @@ LIMITS = st.builds(DeviceLimits, allow_unknown=st.booleans(), one_replica=st.boo
 
 
 @given(NODES.filter(lambda nodes: len(nodes) == 4), KINDS, HELD, st.lists(WANTS, min_size=1, max_size=5), LIMITS)
-def test_a_node_alone_gets_the_verdict_that_it_gets_among_others(
+def test_a_few_nodes_get_the_verdicts_that_arrays_give_them(
     hardwares: Any, kinds: Any, held: Any, wants: list[Want], limits: DeviceLimits
 ) -> None:
     reports, nodes = list[Any](), list[Node]()
@@ -68,10 +70,15 @@ def test_a_node_alone_gets_the_verdict_that_it_gets_among_others(
     for now in (NOW, NOW + 2 * AWAITED):
         feasibility.look(now)
         for want in [*wants, *(replace(want, implicit=True) for want in wants)]:
-            together = feasibility.evaluate(want, cache.nodes.view())
-            gbps, kept = together.worth()
-            for row in range(4):
-                alone = feasibility.evaluate(want, cache.nodes.view(slice(row, row + 1)))
-                assert alone.codes.tolist() == [together.codes[row]]
-                if not together.codes[row]:
-                    assert [each.tolist() for each in alone.worth()] == [[gbps[row]], [kept[row]]]
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("gangline_plugins.gpu.feasibility._ONE_BY_ONE", 0)
+                together = feasibility.evaluate(want, cache.nodes.view())
+                gbps, kept = together.worth()
+            for rows in ([0], [1], [2], [3], [0, 2], [3, 1, 0], [0, 1, 2, 3]):
+                few = feasibility.evaluate(want, cache.nodes.view().at(np.array(rows)))
+                fits = together.codes[rows] == 0
+                assert few.codes.tolist() == together.codes[rows].tolist()
+                assert [each[fits].tolist() for each in few.worth()] == [
+                    gbps[rows][fits].tolist(),
+                    kept[rows][fits].tolist(),
+                ]
