@@ -131,7 +131,7 @@ def test_each_collection_with_a_maximum_size_exists() -> None:
     classes = {
         each.__qualname__: each
         for name, module in sys.modules.items()
-        if name.startswith(("gangline", "weakref", "_weakrefset"))
+        if name.partition(".")[0] in ("gangline", "gangline_plugins", "weakref", "_weakrefset")
         for each in vars(module).values()
         if isinstance(each, type) and each.__module__ == name
     }

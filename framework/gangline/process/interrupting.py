@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -37,6 +38,8 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """As `asyncio.run`: Ctrl-C cancels the coroutine, and then raises KeyboardInterrupt."""
     import asyncio
 
+    if threading.current_thread() is not threading.main_thread():  # Ctrl-C is no matter of other threads
+        return asyncio.run(coroutine)
     with _raised():
         return asyncio.run(coroutine)
 

@@ -182,7 +182,7 @@ class Feasibility:
         """The verdicts on a few nodes, by plain numbers; None if arrays have to tell."""
         columns, moments, limits = self._table.columns, Moments(self._oldest, self._latest), self._limits
         found: list[Clear] = []
-        for row in nodes.rows.tolist() if len(nodes) > 1 else (nodes.first,):
+        for row in nodes.rows.tolist() if len(nodes) != 1 else (nodes.first,):
             one = clear(want, row, columns, moments, limits.allow_unknown)
             if one is None or (limits.only_reported and not one.is_known):
                 return None
