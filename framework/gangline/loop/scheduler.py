@@ -144,10 +144,8 @@ class Scheduler:
         self.recorder = options.recorder(clock, options.identity)
         self.decisions = Decisions(clock)
         self.queue = SchedulingQueue()
-        self._clock = clock
-        self._started = clock.monotonic()
-        self._catalog = catalog
-        self._client = client
+        self._clock, self._started = clock, clock.monotonic()
+        self._catalog, self._client = catalog, client
         self._random = random.Random(options.seed)
         self._asker = asker or HttpAsker()
         self._spawned: set[asyncio.Task[bool]] = set()
