@@ -114,7 +114,7 @@ class Nvml:
         try:
             event = api.nvmlEventSetWait_v2(self._events, int(seconds * 1000))
         except Exception as error:
-            if isinstance(error, api.NVMLError) and error.value == api.NVML_ERROR_TIMEOUT:
+            if self._number(error) == api.NVML_ERROR_TIMEOUT:
                 return False
             log.warning("waiting for NVML events: %s", described(error))
             self._unwatch()  # the next reading watches what is left
@@ -201,17 +201,21 @@ class Nvml:
         try:
             gpu = self._describe(index, api.nvmlDeviceGetHandleByIndex(index))
         except Exception as error:
-            if isinstance(error, api.NVMLError) and error.value in self._fatal:
+            if self._number(error) in self._fatal:
                 raise
             known = self._known.get(index, Gpu(id=index))
             return replace(known, problems=(*self._incidents.get(known.uuid, ()), self._lost(error)))
         self._known[index] = replace(gpu, problems=(), fabric_problem="")
         return gpu
 
+    def _number(self, error: Exception) -> Any:
+        """The number of an error of NVML; None for any other error."""
+        return getattr(error, "value", None) if isinstance(error, self._api.NVMLError) else None
+
     def _lost(self, error: Exception) -> str:
         if isinstance(error, UnicodeDecodeError):
             return f"NVML says what is no text: {error}"
-        if getattr(error, "value", None) == self._api.NVML_ERROR_GPU_IS_LOST:
+        if self._number(error) == self._api.NVML_ERROR_GPU_IS_LOST:
             return "GPU is lost: it has fallen off the bus"
         return f"NVML cannot read the GPU: {error if isinstance(error, self._api.NVMLError) else described(error)}"
 
