@@ -101,12 +101,9 @@ class Nvml:
                 cuda=(cuda // 1000, cuda % 1000 // 10),
                 machine=fabric.machine(self._root),
             )
-        except api.NVMLError as error:
-            self.close()
-            raise Unavailable(self._fatal.get(error.value, "NVMLError"), str(error)) from error
         except Exception as error:
             self.close()
-            raise Unavailable("NVMLError", described(error)) from error
+            raise Unavailable(self._fatal.get(self._number(error), "NVMLError"), self._words(error)) from error
 
     def wait(self, seconds: float) -> bool:
         """Wait for an event that may have changed the health of a GPU; False if there was none in time."""
@@ -116,7 +113,7 @@ class Nvml:
         except Exception as error:
             if self._number(error) == api.NVML_ERROR_TIMEOUT:
                 return False
-            log.warning("waiting for NVML events: %s", described(error))
+            log.warning("waiting for NVML events: %s", self._words(error))
             self._unwatch()  # the next reading watches what is left
             return True
         problem = self._problem(event)
@@ -217,7 +214,7 @@ class Nvml:
             return f"NVML says what is no text: {error}"
         if self._number(error) == self._api.NVML_ERROR_GPU_IS_LOST:
             return "GPU is lost: it has fallen off the bus"
-        return f"NVML cannot read the GPU: {error if isinstance(error, self._api.NVMLError) else described(error)}"
+        return f"NVML cannot read the GPU: {self._words(error)}"
 
     def _describe(self, index: int, handle: Any) -> Gpu:
         api, ask = self._api, self._ask
@@ -367,10 +364,9 @@ class Nvml:
         except self._api.NVMLError as error:
             if error.value not in self._left_out:
                 raise
-            return default
         except Exception as error:
-            self._say_of_binding(function, error)
-            return default
+            self._say_of(function, error)
+        return default
 
     def _told(self, default: T, function: Callable[..., Any]) -> Any | T:
         """The result of a function, or the default after an error that says nothing of the GPUs."""
@@ -379,15 +375,17 @@ class Nvml:
         except self._api.NVMLError as error:
             if error.value in self._fatal:
                 raise
-            self._say_once(f"{getattr(function, '__name__', function)}: {error}")
-            return default
+            self._say_of(function, error)
         except Exception as error:
-            self._say_of_binding(function, error)
-            return default
+            self._say_of(function, error)
+        return default
 
-    def _say_of_binding(self, function: Callable[..., Any], error: Exception) -> None:
+    def _say_of(self, function: Callable[..., Any], error: Exception) -> None:
         if not isinstance(error, UnicodeDecodeError):
-            self._say_once(f"{getattr(function, '__name__', function)}: {described(error)}")
+            self._say_once(f"{getattr(function, '__name__', function)}: {self._words(error)}")
+
+    def _words(self, error: Exception) -> str:
+        return str(error) if isinstance(error, self._api.NVMLError) else described(error)
 
     def _say_once(self, what: str) -> None:
         """Log what every reading comes upon again."""
