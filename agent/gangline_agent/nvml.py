@@ -152,8 +152,7 @@ class Nvml:
         for gpu in gpus:
             try:
                 handle = api.nvmlDeviceGetHandleByIndex(gpu.id)
-                kinds = api.nvmlDeviceGetSupportedEventTypes(handle) & wanted
-                if kinds:
+                if kinds := api.nvmlDeviceGetSupportedEventTypes(handle) & wanted:
                     api.nvmlDeviceRegisterEvents(handle, kinds, events)
                     watched = True
             except Exception as error:
