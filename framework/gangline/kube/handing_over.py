@@ -20,7 +20,9 @@ from gangline.kube.resources import Resource
 ANNOTATION = "gangline.dev/handed-over"
 """The annotation of the Lease of an election that has the record, while nobody holds the Lease."""
 _TEXT = re.compile(r"[a-z]{1,63}=\d{1,20}(?:,[a-z]{1,63}=\d{1,20}){0,15}", re.ASCII)
-_MOST_DIGITS = 20
+_LARGEST = (1 << 63) - 1
+"""The largest resourceVersion: etcd counts so far."""
+_MOST_DIGITS = len(str(_LARGEST))
 
 
 class Writes:
@@ -39,9 +41,9 @@ class Writes:
 
 
 def number(version: str) -> int:
-    """A resourceVersion as a number; 0 if it is not a number."""
+    """A resourceVersion as a number; 0 if it is not a number, or one that etcd never reaches."""
     is_number = version.isdecimal() and version.isascii() and len(version) <= _MOST_DIGITS
-    return int(version) if is_number else 0
+    return found if is_number and (found := int(version)) <= _LARGEST else 0
 
 
 def said(versions: Mapping[str, int]) -> str:

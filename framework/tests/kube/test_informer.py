@@ -101,6 +101,21 @@ async def test_a_watch_resumes_from_the_last_bookmark(
     assert waits == []
 
 
+@pytest.mark.parametrize("version", [2**63, 10**19, 10**20 - 1])
+async def test_a_bookmark_with_a_version_that_nobody_reaches_is_not_followed(
+    server: FakeApiServer, informer: Informer[Pod], waits: list[float], version: int
+) -> None:
+    server.answers("GET", ALL_PODS, listed(7))
+    server.streams(ALL_PODS, event("ADDED", pod("a", 8)), bookmark(version))
+    server.streams(ALL_PODS, then="stay")
+
+    async with running(informer):
+        watches = await server.was_asked("WATCH", ALL_PODS, 2)
+
+    assert [asked.query["resourceVersion"] for asked in watches] == ["7", "8"]
+    assert waits == []
+
+
 async def test_a_broken_connection_is_resumed_after_a_wait(
     server: FakeApiServer, informer: Informer[Pod], waits: list[float]
 ) -> None:
