@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 
 from gangline.api.pod_group import GroupAttempt
 from gangline.failures import cause_of
-from gangline.profile.implementations import HELPING_GROUPS, PLACING_GROUPS, CompiledProfile, Implementation, said_by
+from gangline.profile.implementations import CompiledProfile, Implementation, said_by
 
 
 def conceded(impls: Sequence[Implementation], attempt: GroupAttempt) -> AbstractContextManager[bool]:
@@ -50,8 +50,7 @@ def _call(impl: Implementation, block: AbstractContextManager[None], is_end: boo
 
 def may_help(profile: CompiledProfile, attempt: GroupAttempt) -> bool:
     """Whether a plugin may help a group for which the whole cluster has too little room."""
-    names = dict.fromkeys(impl.name for point in HELPING_GROUPS for impl in profile.points.get(point, ()))
-    said = said_by(map(profile.group_helpers.get, names), attempt)
+    said = said_by(map(profile.group_helpers.get, profile.helping_groups), attempt)
     return said is None or any([answer is not False for answer in said])
 
 
@@ -60,8 +59,4 @@ def group_keys(profile: CompiledProfile, attempt: GroupAttempt) -> list[Hashable
 
     A plugin that makes room tries where the group would go then, so the plugins that restrict this are asked as well.
     """
-    if not any([profile.points.get(point) for point in HELPING_GROUPS]):
-        return []
-    points = (*HELPING_GROUPS, *PLACING_GROUPS)
-    names = dict.fromkeys(impl.name for point in points for impl in profile.points.get(point, ()))
-    return said_by(map(profile.group_keys.get, names), attempt)
+    return said_by(map(profile.group_keys.get, profile.trying_groups), attempt)

@@ -59,6 +59,7 @@ class Evaluator(Scoring):
         self._filters = points.get("filter", ())
         self._dynamic_pre_filters = [i for i in pre_filters if i.reads is None]
         self._dynamic_filters = [i for i in self._filters if i.reads is None]
+        self._called = frozenset(impl.name for impl in (*self._dynamic_pre_filters, *self._dynamic_filters))
         later = {impl.name for point in _AFTER_FILTERS for impl in points.get(point, ())}
         self._counting = [impl for impl in self._filters if impl.capacity is not None]
         self._failing = [
@@ -188,8 +189,7 @@ class Evaluator(Scoring):
 
     def is_kept(self, filtered: Filtered) -> bool:
         """Whether the verdicts follow from the identity of the pod and the columns alone: no filter was called anew."""
-        called = (*self._dynamic_pre_filters, *self._dynamic_filters)
-        return all([impl.name in filtered.skipped for impl in called])
+        return self._called <= filtered.skipped
 
     def passes(self, pod: PodInfo, rows: Rows) -> BoolColumn:
         """Whether each of these rows is feasible on the columns as they are now; for what-if."""

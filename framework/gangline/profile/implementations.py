@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -122,6 +123,19 @@ class CompiledProfile:
     """By plugin: the hook `pod_group_key`, neither timed nor checked."""
     group_helpers: Mapping[str, KeyHook] = field(default_factory=dict)
     """By plugin: the hook `pod_group_can_help`, neither timed nor checked."""
+
+    @cached_property
+    def helping_groups(self) -> tuple[str, ...]:
+        """The plugins that may help a group without a place."""
+        return self._at(HELPING_GROUPS)
+
+    @cached_property
+    def trying_groups(self) -> tuple[str, ...]:
+        """The plugins that may help a group without a place, and those that restrict where it may be then."""
+        return self._at((*HELPING_GROUPS, *PLACING_GROUPS)) if self.helping_groups else ()
+
+    def _at(self, points: Sequence[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(impl.name for point in points for impl in self.points.get(point, ())))
 
     def more_changes(self, relabelled: Changes) -> dict[str, tuple[Changes, ...]]:
         """By plugin: the logs that it reads beside the changes of nodes and of the specs on them, if there are some.

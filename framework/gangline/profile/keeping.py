@@ -199,14 +199,14 @@ class Kept:
 
     def _changed(self, log: ChangeLog, position: Any) -> tuple[NodeView, int] | None:
         """The rows that have changed since a position, and the kinds of the changes; None for too many rows."""
-        nodes = self._nodes
-        changed = log.since(position, nodes.view().few)
+        nodes, whole = self._nodes, self._nodes.view()
+        changed = log.since(position, whole.few)
         if changed is None:
             return None
         rows, kinds = changed
         if log is not nodes.placed:  # plugins may note rows that no node has
             rows = rows[rows < nodes.size]
-        return nodes.view().at(rows), kinds
+        return whole.at(rows), kinds
 
     def _evaluate_rows(self, entry: Entry, cycle: Cycle, pod: PodInfo, view: NodeView, kinds: int) -> None:
         if kinds == PODS and len(view) == 1:

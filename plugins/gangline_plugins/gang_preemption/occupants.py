@@ -74,6 +74,7 @@ class Occupants:
         self.rows: Rows = np.array([pod.slot.row for pod in self.pods], dtype=np.intp)
         self.owners: Rows = np.repeat(np.arange(len(occupants)), [len(occupant.pods) for occupant in occupants])
         """For each pod the index of its occupant in `all`."""
+        self._slots: Rows = np.arange(len(self.pods))
         self._first = list(itertools.accumulate((len(occupant.pods) for occupant in occupants), initial=0))
 
     def offered(self) -> BoolColumn:
@@ -99,7 +100,7 @@ class Occupants:
         if len(occupant.pods) == 1:
             if occupant.may_go:
                 stops = not occupant.is_broken
-                slots = np.array([first], dtype=np.intp)
+                slots = self._slots[first : first + 1]
                 yield Removal(tuple(occupant.pods), slots, occupant.priority, stops, occupant.gang)
             return
         places = {pod.uid: first + i for i, pod in enumerate(occupant.pods)}
@@ -158,12 +159,13 @@ class _OccupantCensus:
         self.found: list[Occupant] = []
 
     def take(self) -> Occupants:
-        group_of, groups = self._handle.group_of, self._groups
+        group_of, groups, priority = self._handle.group_of, self._groups, self._priority
         for pod in self._handle.state.pods.values():
             if pod.slot.row >= 0:
                 membership = group_of(pod)
                 if membership is None:
-                    self._note_single(pod)
+                    if pod.cls.priority < priority or pod.terminating:  # else it stays
+                        self._note_single(pod)
                 elif isinstance(membership, Membership):
                     group = membership.group
                     groups[group.key] = group
@@ -177,8 +179,8 @@ class _OccupantCensus:
     def _note_single(self, pod: PodInfo) -> None:
         if pod.terminating:
             self.leaving.append(pod)
-        elif pod.cls.priority < self._priority and not self._sparing.is_spared(pod):
-            self.found.append(Occupant((pod,), pod.priority))
+        elif not self._sparing.is_spared(pod):
+            self.found.append(Occupant((pod,), pod.cls.priority))
 
     def _note_member(self, key: str, pod: PodInfo) -> None:
         if pod.terminating:

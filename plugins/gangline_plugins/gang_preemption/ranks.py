@@ -62,9 +62,9 @@ class Ranks:
 
     def has_lower(self, priority: int, handle: Handle) -> bool:
         """Whether a pod or a group of lower priority may have a node: False is certain, True is not."""
-        return any(each < priority for each in self._priorities) or any(
-            named is not None and named < priority for named in self._named(handle)
-        )
+        if self._priorities and min(self._priorities) < priority:
+            return True
+        return bool(self._groups) and any(named is not None and named < priority for named in self._named(handle))
 
     def _named(self, handle: Handle) -> Iterable[int | None]:
         """The priorities that the groups name."""
@@ -77,6 +77,8 @@ class Ranks:
 
     def leaving(self, handle: Handle) -> list[PodInfo]:
         """The pods that have a node and are being deleted."""
+        if not self._leaving:
+            return []
         pods = handle.state.pods
         return [pod for uid in self._leaving if (pod := pods.get(uid)) is not None and pod.row >= 0]
 

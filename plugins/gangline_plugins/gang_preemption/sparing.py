@@ -42,6 +42,8 @@ class Sparing:
 
         The minimum runtime is that in the pod's own annotation, else that of its workload.
         """
+        if not pod.annotations and not pod.owners:
+            return False  # most pods; all pods of the cluster may be asked about
         text = pod.annotations.get(group_keys.MIN_RUNTIME)
         if text is None and pod.owners:
             text = self._handle.workload(pod).get(group_keys.MIN_RUNTIME)

@@ -135,8 +135,10 @@ class TopologyAnnotations:
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         """Read the annotations of the pod and its owners; pods without wishes skip the plugin."""
-        wishes = self._wishes(pod)
-        types = WantedTypes(wishes.gpu_types, selected_types(pod) if self._types.are_listed else ())
+        wishes, selected = self._wishes(pod), selected_types(pod) if self._types.are_listed else ()
+        if wishes is NO_WISHES and not selected:
+            return SKIP
+        types = WantedTypes(wishes.gpu_types, selected)
         cycle.write(WISHES, wishes)
         cycle.write(TYPES, types)
         if why := self._types.why_nowhere(types, self._handle.nodes):

@@ -383,3 +383,12 @@ def test_a_status_of_a_domain_config_that_is_written_wakes_no_pod() -> None:
     assert hints
     assert not any(hint(pod, before, counted) for hint in hints if hint)
     assert all(hint is not None and hint(pod, before, faster) for hint in hints)
+
+
+def test_an_attempt_remembers_wishes_only_of_pods_that_have_some() -> None:
+    bench = Bench(FABRIC)
+    pods = [owned("p"), owned("q", {LATENCY_SENSITIVE: "true"}, owner="other")]
+
+    filtered = [bench.runtime.evaluator.filter(bench.cache.record(pod)) for pod in pods]
+
+    assert [bool(each.cycle.export()) for each in filtered] == [False, True]
