@@ -4,8 +4,6 @@ traceback.
 
 from gangline.process import interrupting
 
-interrupting.end_at_once()
-
 
 def main() -> None:
     """The program gangline."""
@@ -33,6 +31,7 @@ def webhook() -> None:
 
 
 def _run(module: str, name: str) -> None:
+    interrupting.end_at_once()
     from importlib import import_module
 
     try:

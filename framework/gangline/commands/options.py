@@ -84,7 +84,7 @@ def _level(context: click.Context, parameter: click.Parameter, value: str) -> st
     return value
 
 
-class NodeOrName(click.ParamType[str]):
+class NamedNode(click.ParamType[str]):
     """A node: NAME, or node/NAME as `gangline topology -o name` and `kubectl get nodes -o name` print it."""
 
     name = "node"
@@ -95,7 +95,7 @@ class NodeOrName(click.ParamType[str]):
         return name if kind in _NODES else str(value)
 
 
-NODE = NodeOrName()
+NODE = NamedNode()
 CONFIG = click.option(
     "--config", "files", type=click.Path(), multiple=True, help="A KubeSchedulerConfiguration file; may be repeated."
 )

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,21 +24,24 @@ INTERRUPTED = 130
 def end_at_once() -> None:
     """From now on Ctrl-C ends the process, unless it is ignored or handled otherwise already."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _end)
+        _handle(_end)
 
 
 def raise_from_now_on() -> None:
     """From now on Ctrl-C raises KeyboardInterrupt, if it ended the process before."""
     if signal.getsignal(signal.SIGINT) is _end:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _handle(signal.default_int_handler)
+
+
+def _handle(handler: Callable[[int, FrameType | None], Any]) -> None:
+    with suppress(ValueError):  # another thread than the main one, in which no signal is handled
+        signal.signal(signal.SIGINT, handler)
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """As `asyncio.run`: Ctrl-C cancels the coroutine, and then raises KeyboardInterrupt."""
     import asyncio
 
-    if threading.current_thread() is not threading.main_thread():  # Ctrl-C is no matter of other threads
-        return asyncio.run(coroutine)
     with _raised():
         return asyncio.run(coroutine)
 

@@ -29,7 +29,7 @@ start.main()
 """
 """Runs the command of the arguments; Ctrl-C is pressed when it imports the module that the last argument names."""
 LOOP = """
-import asyncio, os, signal
+import asyncio, os, signal, threading
 from gangline.process import interrupting
 
 async def work():
@@ -40,6 +40,9 @@ async def work():
         print("closed", flush=True)
 
 interrupting.end_at_once()
+thread = threading.Thread(target=lambda: interrupting.run(asyncio.sleep(0)))  # where no signal can be handled
+thread.start()
+thread.join()
 try:
     interrupting.run(work())
 except KeyboardInterrupt:
@@ -72,7 +75,7 @@ def test_ctrl_c_ends_a_command_with_130_and_no_word(module: str, tmp_path: Path)
 def test_ctrl_c_closes_what_an_event_loop_has_opened() -> None:
     ended = run(LOOP)
 
-    assert (ended.returncode, ended.stdout.split()) == (INTERRUPTED, ["closed", "interrupted"])
+    assert (ended.returncode, ended.stdout.split(), ended.stderr) == (INTERRUPTED, ["closed", "interrupted"], "\n")
 
 
 def test_every_program_takes_care_of_ctrl_c_before_it_imports_anything_else() -> None:
