@@ -114,7 +114,7 @@ class Nvml:
         try:
             event = api.nvmlEventSetWait_v2(self._events, int(seconds * 1000))
         except Exception as error:
-            if isinstance(error, api.NVMLError) and error.value == api.NVML_ERROR_TIMEOUT:
+            if getattr(error, "value", None) == api.NVML_ERROR_TIMEOUT:
                 return False
             log.warning("waiting for NVML events: %s", described(error))
             self._unwatch()  # the next reading watches what is left
@@ -201,7 +201,7 @@ class Nvml:
         try:
             gpu = self._describe(index, api.nvmlDeviceGetHandleByIndex(index))
         except Exception as error:
-            if isinstance(error, api.NVMLError) and error.value in self._fatal:
+            if getattr(error, "value", None) in self._fatal:
                 raise
             known = self._known.get(index, Gpu(id=index))
             return replace(known, problems=(*self._incidents.get(known.uuid, ()), self._lost(error)))

@@ -89,8 +89,9 @@ class ProgramServer:
         for ended, (_, other) in self._programs.items():
             os.close(ended)
             other.close()
-        for each in (connection, *self._silent.values(), self._listener, self._watched):
+        for each in (connection, *self._silent.values(), self._listener):
             each.close()
+        self._watched.close()
 
     def _stop(self, programs: list[int]) -> None:
         for each in programs:
