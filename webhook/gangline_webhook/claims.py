@@ -14,6 +14,8 @@ from gangline.wire.custom_resources import GpuClaim
 
 PATIENCE = 0.8
 """Seconds for the request for a claim that the watch has not delivered yet."""
+PAUSE = 2.0
+"""Seconds without such requests after one was not answered, while the watch fails: each pod would wait in vain."""
 MISSING = "does not exist; the pod waits until it does"
 UNREADABLE = (
     "cannot be read now; the pod gets device ids, which name no MIG instance, no variables for the fabric, and no "
@@ -53,6 +55,8 @@ class WatchedClaims:
         self._patience = patience
         self._known: dict[tuple[str, str], GpuClaim] = {}
         self._informer = Informer(client, GPU_CLAIMS, self)
+        self._again = 0.0
+        """When requests go on while the watch fails."""
 
     async def run(self) -> None:
         """Watch until cancelled; errors of the API are logged, and the watch goes on."""
@@ -62,11 +66,13 @@ class WatchedClaims:
         """See the protocol.
 
         A claim and its pod are often created together, so the webhook asks the API server before a claim counts as
-        missing. It does not ask while the watch fails, because then each pod would wait in vain.
+        missing. It asks while the watch fails, too: the API server that sends a review may be back for half a minute
+        before the watch goes on.
         """
         if claim := self._known.get((namespace, name)):
             return Found(claim)
-        if not self._informer.synced.is_set():
+        is_synced, now = self._informer.synced.is_set(), asyncio.get_running_loop().time()
+        if not is_synced and now < self._again:
             return Found(doubt=UNREADABLE)
         try:
             async with asyncio.timeout(self._patience):
@@ -74,6 +80,7 @@ class WatchedClaims:
         except NotFound:
             return Found(doubt=MISSING)
         except (ApiError, InvalidObject, TimeoutError):
+            self._again = now + PAUSE
             return Found(doubt=UNREADABLE)
 
     def upsert(self, claim: GpuClaim, /) -> None:

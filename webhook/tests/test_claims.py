@@ -84,19 +84,45 @@ async def test_a_slow_api_server_is_not_waited_for() -> None:
         assert await found(FakeClient(answer=answer), "four") == Found(doubt=UNREADABLE)
 
 
-async def test_nobody_is_asked_while_the_watch_fails() -> None:
-    client = FakeClient()
+async def failing(answer: Callable[[], Awaitable[GpuClaim]]) -> WatchedClaims:
+    """The list of claims fails, and questions are answered so."""
+    client = FakeClient(answer=answer)
     client.failing = Unavailable(0, "", "down")
+    claims = WatchedClaims(cast(Client, client), patience=0.05)
+    await claims._informer.step()
+    return claims
 
-    assert await found(client, "four") == Found(doubt=UNREADABLE)
+
+async def test_a_claim_is_asked_for_while_the_watch_fails() -> None:
+    async def answer() -> GpuClaim:
+        return claim("four")
+
+    assert await (await failing(answer)).find("team", "four") == Found(claim("four"))
+
+
+async def test_while_the_watch_fails_nobody_asks_after_a_question_in_vain() -> None:
+    asked = 0
+
+    async def answer() -> GpuClaim:
+        nonlocal asked
+        asked += 1
+        return await asyncio.Future()
+
+    claims = await failing(answer)
+
+    assert [await claims.find("team", name) for name in ("four", "five", "six")] == 3 * [Found(doubt=UNREADABLE)]
+    assert asked == 1
 
 
 async def test_a_removed_claim_is_forgotten() -> None:
-    claims = WatchedClaims(cast(Client, FakeClient()))
+    async def answer() -> GpuClaim:
+        raise NotFound(404, "NotFound", "no")
+
+    claims = WatchedClaims(cast(Client, FakeClient(answer=answer)))
     claims.upsert(claim("four"))
     claims.remove("team", "four", "four")
 
-    assert await claims.find("team", "four") == Found(doubt=UNREADABLE)
+    assert await claims.find("team", "four") == Found(doubt=MISSING)
 
 
 async def test_without_a_watch_nothing_is_known_and_nothing_is_missing() -> None:

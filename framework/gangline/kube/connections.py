@@ -32,6 +32,7 @@ class HttpConnection(asyncio.Protocol):
         self.lost = asyncio.Event()
         self.open_ones: set[HttpConnection] = set()
         """The pool's set of open connections, of which this one is a member while it is open."""
+        self._is_abandoned = False
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
@@ -60,12 +61,24 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def abandon(self) -> None:
+        """Close it although it may not be open yet: who opens it has given up. uvloop does not say then that it is
+        lost, and may even say afterwards that it is open.
+        """
+        self._is_abandoned = True
+        self.close()
+        self.open_ones.discard(self)
+        self.lost.set()
+
     # From the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is open."""
-        sockets.bound(transport)
         self._transport = cast(asyncio.Transport, transport)
+        if self._is_abandoned:
+            self._transport.abort()
+            return
+        sockets.bound(transport)
         self.is_open = True
         self.open_ones.add(self)
 
@@ -155,13 +168,15 @@ class HttpPool(Generic[C]):
     async def _connect(self, host: str, port: int) -> C:
         """A new connection to one address."""
         server_name = (self._server_name or self._address.hostname) if self._ssl else None
+        connection = self._made()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    self._made, host, port, ssl=self._ssl, server_hostname=server_name
+                await asyncio.get_running_loop().create_connection(
+                    lambda: connection, host, port, ssl=self._ssl, server_hostname=server_name
                 )
-        except ConnectionError as error:
-            if str(error):
+        except BaseException as error:
+            connection.abandon()
+            if not isinstance(error, ConnectionError) or str(error):
                 raise
             raise ConnectionResetError("the server closed the connection during the TLS handshake") from error
         return connection

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from gangline.kube.connections import HttpPool
 from gangline.kube.reading import KeptReader, Limits, _ReadingConnection  # pyright: ignore[reportPrivateUsage]
 
 from .certificates import Certificates
@@ -152,3 +154,45 @@ async def test_whoever_is_cancelled_when_the_answer_has_just_come_leaves_no_conn
         await asking
 
     assert wire.is_aborted
+
+
+class _GivenUp(_ReadingConnection):
+    """A connection whose user gives up as soon as it is open, or as soon as it is made."""
+
+    at_once = False
+    user: asyncio.Task[Any] | None = None
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        if self.at_once:
+            self._give_up()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._give_up()
+
+    def _give_up(self) -> None:
+        assert self.user is not None
+        self.user.cancel()
+
+
+@pytest.mark.parametrize(
+    ("at_once", "context"),
+    [(False, None), (True, None), (True, ssl.create_default_context())],
+    ids=["open", "made", "made for TLS"],
+)
+def test_a_connection_that_is_given_up_while_it_is_opened_does_not_keep_the_client_from_closing(
+    loops: Callable[[], asyncio.AbstractEventLoop], at_once: bool, context: ssl.SSLContext | None
+) -> None:
+    async def story(port: int) -> None:
+        pool = HttpPool(f"http://127.0.0.1:{port}", context, None, 1, _GivenUp)
+        _GivenUp.at_once = at_once
+        _GivenUp.user = connecting = asyncio.create_task(pool.connect())
+        await asyncio.wait((connecting,))
+        assert connecting.cancelled()
+        async with asyncio.timeout(5.0):
+            await pool.close()
+        assert not pool._open_ones
+
+    with socket.create_server(("127.0.0.1", 0)) as server, asyncio.Runner(loop_factory=loops) as runner:
+        runner.run(story(server.getsockname()[1]))
