@@ -42,9 +42,9 @@ class FakeClient:
         return await self._answer()
 
 
-async def found(client: FakeClient, name: str, namespace: str = "team") -> Found:
+async def found(client: FakeClient, name: str, namespace: str = "team", patience: float = 60.0) -> Found:
     """What is found after the first list was tried."""
-    claims = WatchedClaims(cast(Client, client), patience=0.05)
+    claims = WatchedClaims(cast(Client, client), patience)
     await claims._informer.step()
     return await claims.find(namespace, name)
 
@@ -81,14 +81,14 @@ async def test_a_slow_api_server_is_not_waited_for() -> None:
         raise AssertionError
 
     async with asyncio.timeout(5):
-        assert await found(FakeClient(answer=answer), "four") == Found(doubt=UNREADABLE)
+        assert await found(FakeClient(answer=answer), "four", patience=0.05) == Found(doubt=UNREADABLE)
 
 
-async def failing(answer: Callable[[], Awaitable[GpuClaim]]) -> WatchedClaims:
+async def failing(answer: Callable[[], Awaitable[GpuClaim]], patience: float = 60.0) -> WatchedClaims:
     """The list of claims fails, and questions are answered so."""
     client = FakeClient(answer=answer)
     client.failing = Unavailable(0, "", "down")
-    claims = WatchedClaims(cast(Client, client), patience=0.05)
+    claims = WatchedClaims(cast(Client, client), patience)
     await claims._informer.step()
     return claims
 
@@ -100,7 +100,8 @@ async def test_a_claim_is_asked_for_while_the_watch_fails() -> None:
     assert await (await failing(answer)).find("team", "four") == Found(claim("four"))
 
 
-async def test_while_the_watch_fails_nobody_asks_after_a_question_in_vain() -> None:
+async def test_while_the_watch_fails_nobody_asks_after_a_question_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gangline_webhook.claims.PAUSE", 60.0)
     asked = 0
 
     async def answer() -> GpuClaim:
@@ -108,7 +109,7 @@ async def test_while_the_watch_fails_nobody_asks_after_a_question_in_vain() -> N
         asked += 1
         return await asyncio.Future()
 
-    claims = await failing(answer)
+    claims = await failing(answer, patience=0.05)
 
     assert [await claims.find("team", name) for name in ("four", "five", "six")] == 3 * [Found(doubt=UNREADABLE)]
     assert asked == 1
