@@ -15,6 +15,8 @@ from playwright.async_api import Page, async_playwright, expect
 _ARGUMENTS = ("--disable-dev-shm-usage", "--force-prefers-reduced-motion")
 PATIENCE = 30_000
 """Milliseconds for which the page may take to show something, on a machine that is busy."""
+LEFT = "net::ERR_ABORTED"
+"""The failure of a request that was under way, for example for the icon, when its page was left or loaded anew."""
 expect.set_options(timeout=PATIENCE)
 _FRAMES = """
 const real = window.requestAnimationFrame.bind(window);
@@ -92,7 +94,8 @@ class Browser:
             self.complaints.append(text)
 
     def _failed(self, request: Any) -> None:
-        if "/events" not in request.url:  # a stream ends when its page does
+        is_stream = "/events" in request.url  # it ends when the server does
+        if request.failure != LEFT and not is_stream:
             self.complaints.append(f"{request.url}: {request.failure}")
 
 

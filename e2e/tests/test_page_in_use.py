@@ -67,6 +67,16 @@ async def test_the_picture_that_the_page_asks_for_while_it_loads_is_the_one_that
         assert asked.count(f"{url}/state") == 1
 
 
+async def test_a_request_that_is_under_way_when_the_page_is_loaded_anew_is_no_complaint(browser: Browser) -> None:
+    async with MadeUp(2).served() as url, browser.open(url) as page, page.expect_event("requestfailed"):
+        await page.route("**/icon.svg?held", lambda route: None)
+        async with page.expect_request("**/icon.svg?held"):
+            await page.evaluate("() => { fetch('icon.svg?held') }")
+        await page.reload()
+
+    assert browser.complaints == []
+
+
 async def test_the_focus_stays_in_a_table_from_which_its_row_has_gone(browser: Browser) -> None:
     shown = MadeUp(101)
     for number in range(3):
