@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -36,7 +36,7 @@ from gangline.state.resource_axis import ResourceAxis
 from gangline.state.scopes import Listeners, Scopes, Shared, Sharing
 from gangline.state.slots import name_node, nominate, remember_group
 from gangline.state.stores import Kind, Store
-from gangline.state.tracking import NodeListener, Tracker, check_methods, heard
+from gangline.state.tracking import Foresight, NodeListener, Tracker, check_methods, heard
 from gangline.state.transaction import Transaction, UndoLog
 
 ASSUMED_LIFETIME = 30.0
@@ -69,9 +69,7 @@ class Cache(PlacedPods):
         self.stores: dict[str, Store[Any]] = {}
         """The stores by the key of their kind."""
         self._undo = UndoLog()
-        self._foresight = 0
-        """How many blocks of `foreseen` are open."""
-        self._has_ending = False
+        self._foresight = Foresight(self.trackers)
 
     # Reading
 
@@ -215,18 +213,9 @@ class Cache(PlacedPods):
         """See `State.after_undo`."""
         self._undo.after_undo(partial(self.trackers.restore, tracker, restore))
 
-    @contextmanager
-    def foreseen(self) -> Iterator[bool]:
+    def foreseen(self) -> AbstractContextManager[bool]:
         """See `State.foreseen`: trackers count as done what will follow from pods that have ended or are ending."""
-        self._foresight += 1
-        if self._foresight == 1:
-            self._has_ending = self.trackers.foresee(True)
-        try:
-            yield self._has_ending
-        finally:
-            self._foresight -= 1
-            if not self._foresight:
-                self.trackers.foresee(False)
+        return self._foresight
 
     # Watch events
 

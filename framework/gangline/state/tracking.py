@@ -366,3 +366,24 @@ def _called(what: Any) -> str:
     if metadata is None:
         return f"Node {what}"
     return f"{type(what).__name__} " + f"{metadata.namespace}/{metadata.name}".lstrip("/")
+
+
+class Foresight:
+    """The blocks of `State.foreseen`: one may be opened within another, and trackers are told of the outermost one."""
+
+    def __init__(self, trackers: Trackers) -> None:
+        self._trackers = trackers
+        self._depth = 0
+        self._has_ending = False
+
+    def __enter__(self) -> bool:
+        """Returns whether a tracker counts otherwise in the block."""
+        self._depth += 1
+        if self._depth == 1:
+            self._has_ending = self._trackers.foresee(True)
+        return self._has_ending
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._trackers.foresee(False)

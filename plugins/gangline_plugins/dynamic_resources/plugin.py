@@ -307,10 +307,10 @@ class DynamicResources:
         return self._has_claims(attempt)
 
     def _has_claims(self, attempt: GroupAttempt) -> bool:
-        extended = self._ledger.extended
-        if any(map(uses_claims, {pod.cls for pod in attempt.pods})):
+        pods, extended = attempt.pods, self._ledger.extended
+        if any(map(uses_claims, {pod.cls for pod in pods})):
             return True
-        return extended.has_some and any(map(extended.there, attempt.pods))
+        return extended.has_some and any(map(extended.there, pods))
 
     @hookimpl
     def pod_group_post_filter(self, attempt: GroupAttempt) -> Status | None:

@@ -91,7 +91,8 @@ class Evictor:
 
     def is_running(self, uid: str) -> bool:
         """Whether some victims of the preemptor with this UID still have to be evicted."""
-        return self._has_left(self._running.get(uid, ()))
+        victims = self._running.get(uid)
+        return victims is not None and self._has_left(victims)
 
     def start(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
         """Evict in the background those victims that are not being deleted."""
