@@ -59,13 +59,7 @@ class Settings:
 @click.option(
     "--addr", default=":8443", show_default=True, callback=options.address, help="Address for reviews, over TLS."
 )
-@click.option(
-    "--listen",
-    default="0.0.0.0:8080",
-    show_default=True,
-    callback=options.address,
-    help="Address for health, over plain HTTP.",
-)
+@options.LISTEN
 @click.option(
     "--secure-listen",
     default="0.0.0.0:10259",

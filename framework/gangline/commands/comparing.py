@@ -86,14 +86,7 @@ _OPTIONS = (
         default=None,
         help="Start from a file of `gangline snapshot save`.",
     ),
-    click.option(
-        "--drain",
-        "drains",
-        metavar="NODE",
-        type=options.NODE,
-        multiple=True,
-        help="A node that is drained; may be repeated.",
-    ),
+    options.DRAIN,
     click.option(
         "--add-nodes",
         "new_nodes",

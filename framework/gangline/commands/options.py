@@ -96,6 +96,16 @@ class NamedNode(click.ParamType[str]):
 
 
 NODE = NamedNode()
+DRAIN = click.option(
+    "--drain", "drains", metavar="NODE", type=NODE, multiple=True, help="A node that is drained; may be repeated."
+)
+LISTEN = click.option(
+    "--listen",
+    default="0.0.0.0:8080",
+    show_default=True,
+    callback=address,
+    help="Address for health, over plain HTTP.",
+)
 CONFIG = click.option(
     "--config", "files", type=click.Path(), multiple=True, help="A KubeSchedulerConfiguration file; may be repeated."
 )

@@ -55,13 +55,7 @@ log = logging.getLogger(__name__)
 @click.option("--leader-elect/--no-leader-elect", default=None, help="Overrides leaderElection.leaderElect.")
 @click.option("--lock-object-name", "lock_name", default="", hidden=True)
 @click.option("--lock-object-namespace", "lock_namespace", default="", hidden=True)
-@click.option(
-    "--listen",
-    default="0.0.0.0:8080",
-    show_default=True,
-    callback=options.address,
-    help="Address for health, over plain HTTP.",
-)
+@options.LISTEN
 @click.option(
     "--secure-listen",
     default="0.0.0.0:10259",

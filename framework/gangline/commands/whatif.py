@@ -80,14 +80,7 @@ def _checked_size(context: click.Context, parameter: click.Parameter, value: str
     help="Number of pods, and GPUs of each: 32x8.",
 )
 @click.option("--level", default="", help="The topology level that the gang requires, for example leaf.")
-@click.option(
-    "--drain",
-    "nodes",
-    metavar="NODE",
-    type=options.NODE,
-    multiple=True,
-    help="A node that is drained; may be repeated.",
-)
+@options.DRAIN
 @options.CONFIG
 @options.PROFILE
 @options.SCHEDULER
@@ -97,7 +90,7 @@ def _checked_size(context: click.Context, parameter: click.Parameter, value: str
 def whatif(
     size: str | None,
     level: str,
-    nodes: Sequence[str],
+    drains: Sequence[str],
     files: Sequence[str],
     profile: str | None,
     scheduler: str | None,
@@ -111,12 +104,12 @@ def whatif(
     The pods of the gang request GPUs (nvidia.com/gpu) and nothing else. Preemption is not counted on: a gang that would
     have to evict pods would wait.
     """
-    if (size is None) == (not nodes):
+    if (size is None) == (not drains):
         raise click.UsageError("name either a gang with --gang, or nodes with --drain")
-    if level and nodes:
+    if level and drains:
         raise click.UsageError("--level is for a gang")
     gang = parse_gang(size, level) if size is not None else None
-    found = interrupting.run(_found(gang, nodes, WhatIfOptions(files, profile, scheduler, connection, snapshot)))
+    found = interrupting.run(_found(gang, drains, WhatIfOptions(files, profile, scheduler, connection, snapshot)))
     most = sys.maxsize if output == "wide" else _MOST_ROWS
     if isinstance(found, Drain):
         pods = [*(move.pod for move in found.moves), *(loss.pod for loss in found.losses)]

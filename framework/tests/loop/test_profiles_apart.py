@@ -36,11 +36,11 @@ ENDLESS_BIND = (
 )
 
 
-def endless(point: str) -> type[Any]:
-    """A plugin that never returns at this point."""
+def endless(point: str, released: asyncio.Event | None = None) -> type[Any]:
+    """A plugin that does not return at this point before it is released."""
 
     async def call(self: Any) -> None:
-        await asyncio.Event().wait()
+        await (released or asyncio.Event()).wait()
 
     return type("Endless", (), {"name": "Endless", point: hookimpl(call)})
 
@@ -115,16 +115,9 @@ def test_a_profile_goes_on_when_its_bindings_end() -> None:
     filled(cluster, waiting=10 * PLACES)
     released = asyncio.Event()
 
-    class Endless:
-        name = "Endless"
-
-        @hookimpl
-        async def pre_bind(self) -> None:
-            await released.wait()
-
     async def story() -> None:
         options = Options(seed=1, concurrency=PLACES)
-        async with cluster.scheduling(PROFILES, plugins=[Endless], options=options) as scheduler:
+        async with cluster.scheduling(PROFILES, plugins=[endless("pre_bind", released)], options=options) as scheduler:
             await asyncio.sleep((MOST_LONG + 3) * LONG)
             assert not cluster.bound()
             released.set()
@@ -162,15 +155,10 @@ def test_a_reload_leaves_calls_of_plugins_that_stay_alone() -> None:
     filled(cluster)
     released = asyncio.Event()
 
-    class Endless:
-        name = "Endless"
-
-        @hookimpl
-        async def pre_bind(self) -> None:
-            await released.wait()
-
     async def story() -> None:
-        async with cluster.scheduling(PROFILES, plugins=[Endless], options=Options(seed=1)) as scheduler:
+        async with cluster.scheduling(
+            PROFILES, plugins=[endless("pre_bind", released)], options=Options(seed=1)
+        ) as scheduler:
             await asyncio.sleep(LONG)
             scheduler.use(config.load(PROFILES + "podMaxBackoffSeconds: 20\n", ""))
             await asyncio.sleep(30)

@@ -27,6 +27,7 @@ from gangline_plugins.gpu.leases.holds import (
     node_of,
     uid_of,
 )
+from gangline_plugins.latest import Latest
 from gangline_plugins.versions import version_of
 
 HasEnded = Callable[[Hold], bool]
@@ -87,7 +88,7 @@ class Locks:
         self._removed: dict[str, set[str]] = {}
         """For each lease that this process is writing, by name: the UIDs of the leases of this name of which the watch
         has told meanwhile that they were deleted."""
-        self._gone: dict[str, None] = {}
+        self._gone: Latest[str, None] = Latest(_MOST_GONE)
         """The UIDs of pods that the API server no longer has, the latest last."""
 
     async def acquire(self, parts: Sequence[HoldPart], memory: Sequence[int]) -> Taken | None:
@@ -163,9 +164,7 @@ class Locks:
         except NotFound:
             pod = None
         if pod is None or pod.metadata.uid != uid:
-            self._gone[uid] = None
-            if len(self._gone) > _MOST_GONE:
-                del self._gone[next(iter(self._gone))]
+            self._gone.keep(uid, None)
         return pod
 
     def on_upsert(self, lease: model.Lease) -> None:
