@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gangline.loop.room import REST, Rests, BindingRoom
+from gangline.loop.room import REST, BindingRoom, Rests
 
 from ..eventually import until
 
