@@ -141,7 +141,7 @@ class NodeView:
 
     def at_row(self, row: int) -> NodeView:
         """A view over one row of the cluster."""
-        return NodeView(self._nodes, slice(row, row + 1))
+        return OneNodeView(self._nodes, row)
 
     @property
     def count(self) -> int:
@@ -251,3 +251,34 @@ class NodeView:
     def _row(self, i: int) -> int:
         index = self.index
         return index.start + i if isinstance(index, slice) else int(index[i])
+
+
+class OneNodeView(NodeView):
+    """A view over one row of the cluster, as nearly every decision needs it; it knows the row without looking."""
+
+    __slots__ = ("_only",)
+
+    def __init__(self, nodes: ReadColumns, row: int) -> None:
+        super().__init__(nodes, slice(row, row + 1))
+        self._only = row
+
+    def __len__(self) -> int:
+        return 1
+
+    @property
+    def first(self) -> int:
+        """The row."""
+        return self._only
+
+    def amounts_of_one(self, resources: tuple[str, ...]) -> tuple[list[int], list[int]]:
+        """Allocatable and requested amounts."""
+        return self._nodes.amounts_at(self._only, resources)
+
+    def free_of_one(self, resources: tuple[str, ...]) -> list[int]:
+        """What is left."""
+        return self._nodes.free_at(self._only, resources)
+
+    @property
+    def nonzero_of_one(self) -> tuple[int, int]:
+        """Milli-CPU and bytes requested."""
+        return self._nodes.nonzero_at(self._only)

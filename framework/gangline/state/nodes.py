@@ -23,7 +23,7 @@ from gangline.state import requests
 from gangline.state.changes import NODE, PODS, Changes, valid_kind, valid_row, valid_rows
 from gangline.state.images import Images
 from gangline.state.labels import Labels
-from gangline.state.node_view import Int32Column, Int64Column, NodeView, Rows
+from gangline.state.node_view import Int32Column, Int64Column, NodeView, OneNodeView, Rows
 from gangline.state.offers import Offers
 from gangline.state.pods import PodInfo
 from gangline.state.resource_axis import ResourceAxis
@@ -125,9 +125,17 @@ class Nodes:
         """A view over all rows, or over these; a slice needs both ends."""
         return NodeView(self, self.everything if rows is None else rows)
 
+    def view_of_one(self, row: int) -> NodeView:
+        """A view over one row."""
+        return OneNodeView(self, row)
+
     def amounts_at(self, row: int, resources: tuple[str, ...]) -> tuple[list[int], list[int]]:
         """Allocatable and requested amounts of one node, one number per resource."""
         places, columns, free = self.axis.places(resources), self._allocatable, self._free_amounts
+        if len(places) == 2:  # as the default profile scores: without comprehensions, which are functions
+            place, another = places
+            whole, other = columns[place][row], columns[another][row]
+            return [whole, other], [whole - free[place][row], other - free[another][row]]
         allocatable = [columns[place][row] for place in places]
         return allocatable, [whole - free[place][row] for whole, place in zip(allocatable, places, strict=True)]
 
