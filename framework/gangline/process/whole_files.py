@@ -10,7 +10,6 @@ import secrets
 import sys
 from pathlib import Path
 
-
 STANDARD_OUTPUT = "-"
 
 
