@@ -85,5 +85,5 @@ def test_a_dash_is_standard_output(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     write_to("-", b"\x1f\x8b")
     write_to("./-", b"text")
 
-    assert written.buffer.getvalue() == b"\x1f\x8b"  # type: ignore[attr-defined]  # a BytesIO
+    assert written.buffer.getvalue() == b"\x1f\x8b"
     assert (tmp_path / "-").read_bytes() == b"text"
