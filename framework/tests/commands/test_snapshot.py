@@ -86,6 +86,31 @@ def test_a_snapshot_has_no_secrets() -> None:
     assert SECRET not in text and '"Secret"' not in text and "last-applied" not in text
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("kapp.k14s.io/original", SECRET),
+        ("objectset.rio.cattle.io/applied", SECRET),
+        ("banzaicloud.com/last-applied", SECRET),
+        ("example.com/manifest", json.dumps({"spec": {"containers": [{"args": [SECRET]}]}})),
+        (
+            "pod.beta.kubernetes.io/init-containers",
+            json.dumps([{"env": [{"name": "TOKEN", "value": SECRET}]}], indent=1),
+        ),
+    ],
+)
+def test_a_snapshot_has_no_manifest_that_a_tool_keeps_in_an_annotation(key: str, value: str) -> None:
+    cluster = GangCluster()
+    metadata = {"name": "web", "annotations": {key: value, "tags": '{"env":"lab"}'}}
+    cluster.server.apply_manifest(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    )
+
+    text = gzip.decompress(encode(taken(cluster))).decode()
+
+    assert SECRET not in text and r'"tags":"{\"env\":\"lab\"}"' in text
+
+
 def test_a_snapshot_says_when_it_was_taken_and_by_which_profiles() -> None:
     cluster = in_use()
     snapshot = taken(cluster)
