@@ -63,6 +63,8 @@ class _Wanted(msgspec.Struct, frozen=True, eq=False):
     resources: tuple[str, ...]
     numbers: tuple[int, ...]
     """The amounts as plain numbers."""
+    amounts: NDArray[np.int64]
+    """The amounts, one row each."""
     bits: NDArray[np.unsignedinteger]
     fits: CodeColumn
     """The verdict on one node with room for everything."""
@@ -70,11 +72,6 @@ class _Wanted(msgspec.Struct, frozen=True, eq=False):
     """Which of them a DeviceClass serves, on nodes without a device plugin for it; None if none is."""
     version: object
     """The version of the classes that was read."""
-
-    @property
-    def amounts(self) -> NDArray[np.int64]:
-        """The amounts, one row each."""
-        return np.array(self.numbers, dtype=np.int64)[:, None]
 
     def items(self) -> Iterator[tuple[str, int]]:
         """Names and amounts."""
@@ -156,13 +153,13 @@ class NodeResourcesFit:
         if len(nodes) == 1:
             short_of_one = _short_of_one(wanted, nodes)
             return np.array((short_of_one,), dtype=wanted.bits.dtype) if short_of_one else wanted.fits
-        allocatable, requested = nodes.amounts(wanted.resources)
         amounts = wanted.amounts
-        missing = allocatable - requested < amounts
-        if wanted.served is not None:
-            missing &= ~wanted.served | (allocatable > 0)
+        missing = nodes.free_of(wanted.resources) < amounts
         if not np.count_nonzero(missing):
             return np.zeros(len(nodes), dtype=wanted.bits.dtype)
+        allocatable = nodes.allocatable_of(wanted.resources)
+        if wanted.served is not None:
+            missing &= ~wanted.served | (allocatable > 0)
         short: CodeColumn = np.add.reduce(missing * wanted.bits, axis=0, dtype=wanted.bits.dtype)
         # A full slot count can change, a size cannot.
         short |= np.logical_or.reduce(missing[1:] & (allocatable[1:] < amounts[1:]), axis=0)
@@ -192,6 +189,7 @@ class NodeResourcesFit:
             found = pod.cls.memo[self._memo] = _Wanted(
                 tuple(counted),
                 tuple(counted.values()),
+                np.array([*counted.values()], dtype=np.int64)[:, None],
                 bits,
                 fits,
                 np.array([name in served for name in counted])[:, None] if served else None,

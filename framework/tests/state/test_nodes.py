@@ -82,6 +82,8 @@ def test_a_view_over_some_rows_has_their_values_in_their_order() -> None:
     assert len(view) == 2 and view.names == ["n3", "n1"] and view.count == 4
     assert view.allocatable(GPU).tolist() == [4, 2] and view.requested("cpu").tolist() == [1000, 0]
     assert [m.tolist() for m in view.amounts((GPU, "cpu"))] == [[[4, 2], [128000] * 2], [[0, 0], [1000, 0]]]
+    assert view.allocatable_of((GPU, "cpu")).tolist() == [[4, 2], [128000] * 2]
+    assert view.free_of((GPU, "cpu")).tolist() == [[4, 2], [127000, 128000]]
     assert view.label("rack").equals("r1").tolist() == [False, True]
     assert view.nonzero[0].tolist() == [1000, 0]
     node = view.node(1)
