@@ -198,13 +198,20 @@ class NodeView:
 
     def amounts(self, resources: tuple[str, ...]) -> tuple[Int64Column, Int64Column]:
         """Allocatable and requested amounts of several resources at once, one row per resource; read-only."""
-        rows, nodes = self._nodes.axis.rows(resources), self._nodes
-        if isinstance(rows, slice) or isinstance(self.index, slice):
-            allocatable, free = nodes.allocatable[rows, self.index], nodes.free[rows, self.index]
-        else:
-            grid = rows[:, None]
-            allocatable, free = nodes.allocatable[grid, self.index], nodes.free[grid, self.index]
-        return allocatable, read_only(allocatable - free)
+        allocatable = self.allocatable_of(resources)
+        return allocatable, read_only(allocatable - self.free_of(resources))
+
+    def allocatable_of(self, resources: tuple[str, ...]) -> Int64Column:
+        """Allocatable amounts of several resources, one row per resource."""
+        return self._of(self._nodes.allocatable, resources)
+
+    def free_of(self, resources: tuple[str, ...]) -> Int64Column:
+        """What is left of several resources, one row per resource."""
+        return self._of(self._nodes.free, resources)
+
+    def _of(self, amounts: Int64Column, resources: tuple[str, ...]) -> Int64Column:
+        rows, index = self._nodes.axis.rows(resources), self.index
+        return amounts[rows if isinstance(rows, slice) or isinstance(index, slice) else rows[:, None], index]
 
     def amounts_of_one(self, resources: tuple[str, ...]) -> tuple[list[int], list[int]]:
         """As `amounts`, as lists of plain numbers, for the only node of the view; takes a fifth of the time."""
