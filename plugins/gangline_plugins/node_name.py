@@ -40,9 +40,10 @@ class NodeName:
         return pod.node_name or None
 
     @hookimpl
-    def identity_all(self, pods: Sequence[PodInfo]) -> Sequence[Hashable]:
+    def identity_all(self, pods: Sequence[PodInfo]) -> Sequence[Hashable] | None:
         """As `identity` for each."""
-        return [pod.node_name or None for pod in pods]
+        named = [pod.node_name for pod in pods]
+        return [name or None for name in named] if any(named) else None
 
     @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | None:

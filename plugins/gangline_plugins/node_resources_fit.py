@@ -102,6 +102,22 @@ def _short_by_resource(wanted: _Wanted, nodes: NodeView) -> CodeColumn:
     return short
 
 
+def _short_of_few(wanted: _Wanted, nodes: NodeView) -> CodeColumn:
+    """The verdicts for a few nodes: of all resources at once."""
+    amounts = wanted.amounts
+    missing = nodes.free_of(wanted.resources) < amounts
+    if not np.count_nonzero(missing):
+        return np.zeros(len(nodes), dtype=wanted.bits.dtype)
+    allocatable = nodes.allocatable_of(wanted.resources)
+    if wanted.served is not None:
+        missing &= ~wanted.served | (allocatable > 0)
+    short: CodeColumn = wanted.bits[:, 0].dot(missing.astype(wanted.bits.dtype))
+    too_large = allocatable[1:] < amounts[1:]  # a full slot count can change, a size cannot
+    if np.count_nonzero(too_large):
+        short |= np.logical_or.reduce(missing[1:] & too_large, axis=0)
+    return short
+
+
 def _short_of_one(wanted: _Wanted, nodes: NodeView) -> int:
     """The verdict for the only node of the view."""
     free = nodes.free_of_one(wanted.resources)
@@ -153,17 +169,7 @@ class NodeResourcesFit:
         if len(nodes) == 1:
             short_of_one = _short_of_one(wanted, nodes)
             return np.array((short_of_one,), dtype=wanted.bits.dtype) if short_of_one else wanted.fits
-        amounts = wanted.amounts
-        missing = nodes.free_of(wanted.resources) < amounts
-        if not np.count_nonzero(missing):
-            return np.zeros(len(nodes), dtype=wanted.bits.dtype)
-        allocatable = nodes.allocatable_of(wanted.resources)
-        if wanted.served is not None:
-            missing &= ~wanted.served | (allocatable > 0)
-        short: CodeColumn = np.add.reduce(missing * wanted.bits, axis=0, dtype=wanted.bits.dtype)
-        # A full slot count can change, a size cannot.
-        short |= np.logical_or.reduce(missing[1:] & (allocatable[1:] < amounts[1:]), axis=0)
-        return short
+        return _short_of_few(wanted, nodes)
 
     def explain(self, cycle: Cycle, pod: PodInfo, code: int) -> Sequence[Reason]:
         """The insufficient resources."""

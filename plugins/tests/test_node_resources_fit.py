@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,6 +71,9 @@ def test_a_node_alone_gets_the_verdict_that_it_gets_among_others(
     assert [plugin.filter(pod, cache.nodes.view().at_row(row)).tolist() for row in range(len(nodes))] == [
         [code] for code in together
     ]
+    for size in (len(nodes) + 1, 65):  # a few in any order, and many, which are judged one resource after the other
+        rows = np.resize(np.arange(len(nodes))[::-1], size)
+        assert plugin.filter(pod, cache.nodes.view().at(rows)).tolist() == [together[row] for row in rows.tolist()]
 
 
 def test_eviction_helps_where_the_node_is_full_and_not_where_it_is_too_small() -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import replace
-from itertools import chain, islice
 
 import msgspec
 
@@ -23,7 +22,6 @@ from gangline.api.diagnosis import Diagnosis
 from gangline.api.pod_group import Membership, PodGroup
 from gangline.deadline import Deadline
 from gangline.deciding.group_decisions import Lack
-from gangline.deciding.group_filling import to_the_end
 from gangline.deciding.group_reading import RoleKey
 from gangline.deciding.group_scheduling import GroupCycle
 from gangline.deciding.kinds import is_cluster_too_small, kind_of_group
@@ -45,6 +43,8 @@ class _SeenMember(msgspec.Struct, eq=False):
     diagnosis: Diagnosis
     plugins: Set[str]
     """The plugins whose verdicts reject the member."""
+    held: dict[int, tuple[Int64Column, int]] = {}
+    """What `GroupCycle._held` says of a role of such members, by the number of its members."""
 
 
 _Known = dict[tuple[int, bool], _SeenMember]
@@ -108,10 +108,13 @@ class _Counting(GroupCycle):
         if not self._are_alike():
             return False
         self._seen = []
-        attempt, unit = to_the_end(self.begin()), self._unit
+        placed, unit = list(self._runtime.handle.members(self._group.key)), self._unit
+        attempt = self._begun([self._role(subgroup, pods) for (subgroup, _), pods in self._members.items()], placed)
         if attempt.placed or not is_cluster_too_small(attempt) or self._runtime.may_help(attempt):
             return False
-        plugins = self._rejecting.union(*map(self._reject, self._filtered, self._seen))
+        plugins = set(self._rejecting)
+        for role, seen in zip(attempt.roles, self._seen[: len(self._filtered)], strict=False):
+            plugins |= self._reject(role.pods[0], seen)
         if not plugins <= unit.rejected_by:
             return False
         are_plain = len(self._plain) == len(attempt.roles)
@@ -119,22 +122,30 @@ class _Counting(GroupCycle):
 
     def _are_alike(self) -> bool:
         """Whether the members that were alike when the group was rejected are so now. Raises PluginError."""
-        like = iter(likenesses([*chain.from_iterable(self._members.values())], self._runtime))
-        plain = set[str]()
-        for pods in self._members.values():
-            said = {*islice(like, len(pods))}
-            if len(said) != 1:
+        groups = self._members.values()
+        like = likenesses([pod for pods in groups for pod in pods], self._runtime)
+        plain, at = set[str](), 0
+        for pods in groups:
+            first, end = like[at], at + len(pods)
+            if like[at:end].count(first) != len(pods):
                 return False
-            if is_plain(said.pop()):
+            if is_plain(first):
                 plain.add(pods[0].uid)
+            at = end
         self._plain = plain
         return True
 
-    def _reject(self, filtered: Filtered, seen: _SeenMember) -> Set[str]:
+    def _reject(self, pod: PodInfo, seen: _SeenMember) -> Set[str]:
         """The plugins that reject a member; those that look at rejections are asked about each group."""
-        if filtered is seen.filtered:
-            return self._runtime.reject(seen.diagnosis, seen.plugins)
-        return self._runtime.reject(replace(seen.diagnosis, pod=filtered.pod, cycle=filtered.cycle), seen.plugins)
+        found = seen.diagnosis
+        return self._runtime.reject(found if pod is found.pod else replace(found, pod=pod), seen.plugins)
+
+    def _held(self, room: Int64Column, members: int) -> tuple[Int64Column, int]:
+        known = self._seen[-1].held
+        held = known.get(members)
+        if held is None:
+            held = known[members] = super()._held(room, members)
+        return held
 
     def _room(self, pod: PodInfo, is_open: bool) -> tuple[Filtered, Int64Column]:
         known = self.known if pod.uid in self._plain else None
@@ -142,7 +153,7 @@ class _Counting(GroupCycle):
         seen = None if known is None else known.get(key)
         if seen is not None:
             self._seen.append(seen)
-            return msgspec.structs.replace(seen.filtered, pod=pod), seen.room
+            return seen.filtered, seen.room
         evaluator = self._runtime.evaluator
         filtered, room = super()._room(pod, is_open)
         diagnosis = evaluator.diagnose(filtered)

@@ -103,7 +103,13 @@ class GroupCycle:
         self._capacities: dict[int, Int64Column] = {}
         self._rejecting: set[str] = set()
         """The plugins that leave members of the other roles without a node."""
-        self._filler = Filler(self._group, self._runtime, self._cache, self._feasible)
+        self._made: Filler | None = None
+
+    @property
+    def _filler(self) -> Filler:
+        if self._made is None:
+            self._made = Filler(self._group, self._runtime, self._cache, self._feasible)
+        return self._made
 
     def _of_others(self, nominations: Nominations) -> Nominations:
         if not nominations:
@@ -126,6 +132,9 @@ class GroupCycle:
         for (subgroup, _), pods in self._members.items():
             roles.append(self._role(subgroup, pods))
             yield
+        return self._begun(roles, placed)
+
+    def _begun(self, roles: list[Role], placed: list[PodInfo]) -> GroupAttempt:
         self._attempt = GroupAttempt(
             self._group,
             roles,
@@ -145,12 +154,16 @@ class GroupCycle:
             self._filtered.append(filtered)
         else:  # the verdicts on all nodes take too much memory to be kept for many roles
             self._rejecting |= self._runtime.evaluator.diagnose(filtered).plugins()
-        capacity = read_only(np.minimum(room, len(pods)))
+        capacity, in_all = self._held(room, len(pods))
         if len(self._members) > 1:
             # Most roles fit on the same nodes, so equal capacities share one column.
             known = self._capacities.setdefault(hash(capacity.tobytes()), capacity)
             capacity = known if np.array_equal(known, capacity) else capacity
-        return Role(subgroup, pods, capacity, int(np.add.reduce(room)))
+        return Role(subgroup, pods, capacity, in_all)
+
+    def _held(self, room: Int64Column, members: int) -> tuple[Int64Column, int]:
+        """The capacity for a role of this many members, and the room for such members in the whole cluster."""
+        return read_only(np.minimum(room, members)), int(np.add.reduce(room))
 
     def _room(self, pod: PodInfo, is_open: bool) -> tuple[Filtered, Int64Column]:
         """The verdicts on a member, and how many members like it fit on each node."""

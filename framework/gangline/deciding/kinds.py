@@ -64,7 +64,7 @@ def kind_of_group(
     roles = attempt.roles
     if attempt.placed or len(filtered) < len(roles) or not is_cluster_too_small(attempt):
         return None
-    if any([pod.nominated_node_name or pod.claims or pod.extended_claim for pod in attempt.pods]):
+    if any([pod.slot.nominated_node_name or pod.claims or pod.extended_claim for pod in attempt.pods]):
         return None
     if not all(map(runtime.evaluator.is_kept, filtered)):
         return None

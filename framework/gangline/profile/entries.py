@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from gangline.api.cycle_state import Cycle, StateKey
+from gangline.api.diagnosis import RejectedNodes
 from gangline.profile.answers import are_all
 from gangline.profile.implementations import Implementation
 from gangline.profile.leading import BestRows
@@ -89,6 +90,8 @@ class Entry(msgspec.Struct, eq=False):
     """
     codes: dict[str, CodeColumn] = {}
     """By filter; read-only if other entries share the column."""
+    diagnosed: dict[str, RejectedNodes] = {}
+    """By filter, the column of `codes` as diagnoses show it; made when it is first asked for."""
     feasible: BoolColumn = _NO_MASK
     count: int = -1
     """The number of feasible nodes; -1 if they have not been counted since several rows have changed."""
@@ -116,7 +119,10 @@ class Entry(msgspec.Struct, eq=False):
 
     def keep(self, name: str, index: slice | Rows, verdicts: CodeColumn) -> None:
         """Store a filter's verdicts at these rows; the column gets more bits if the new verdicts need them."""
-        self.codes[name] = written(self.codes[name], index, verdicts)
+        before = self.codes[name]
+        column = self.codes[name] = written(before, index, verdicts)
+        if column is not before:
+            self.diagnosed.pop(name, None)
 
 
 def size(key: Hashable, entry: Entry) -> int:

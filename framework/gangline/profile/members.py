@@ -7,6 +7,7 @@ a plugin answers for one pod does not depend on the answers for the others, so t
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
 
 from gangline.api.cycle_state import Cycle
 from gangline.failures import cause_of, shown
@@ -29,9 +30,14 @@ def identities_of(
     A plugin that answers None for all of these pods is left out.
     """
     columns: list[list[Hashable]] = [[pod.cls.id for pod in pods]]
-    at_once = [_at_once(identity, pods, annotations) for identity in asked]
+    at_once = list[tuple[Identity, list[Hashable] | None]]()
+    for identity in asked:
+        if (ask_all := identity.ask_all) is None:
+            at_once.append((identity, None))
+        elif (answer := ask_all(pods, annotations)) is not None:  # most plugins answer None for all pods at once
+            at_once.append((identity, _at_once(identity, answer, len(pods))))
     try:
-        for identity, said in zip(asked, at_once, strict=True):
+        for identity, said in at_once:
             answers = list(map(identity.ask, pods, annotations)) if said is None else said
             if answers.count(None) == len(answers):
                 continue
@@ -44,21 +50,11 @@ def identities_of(
     return list(zip(*columns, strict=True))
 
 
-def _at_once(
-    identity: Identity, pods: Sequence[PodInfo], annotations: Sequence[Mapping[str, str]]
-) -> list[Hashable] | None:
-    """A plugin's answer to `identity_all` for these pods; an empty list if the plugin answers None for all of them.
-
-    None if the plugin has no such hook. Raises PluginError.
-    """
-    if identity.ask_all is None:
-        return None
-    answers = identity.ask_all(pods, annotations)
-    if answers is None:
-        return []
-    if not isinstance(answers, list | tuple) or len(answers) != len(pods):
+def _at_once(identity: Identity, answers: Any, pods: int) -> list[Hashable]:
+    """A plugin's answer to `identity_all` for this many pods, which is not None. Raises PluginError."""
+    if not isinstance(answers, list | tuple) or len(answers) != pods:
         raise identity.failures.refused(
-            identity.name, "identity_all", f"must return {len(pods)} values in a list or None, not {shown(answers)}"
+            identity.name, "identity_all", f"must return {pods} values in a list or None, not {shown(answers)}"
         )
     return list(answers)
 

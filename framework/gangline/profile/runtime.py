@@ -238,9 +238,11 @@ class Runtime(ReservePoints):
         """
         plugins = diagnosis.plugins() if known is None else set(known)
         for impl in self._at("post_reject"):
-            with suppress(PluginError, DeadlineExceeded):  # noted by the call
+            try:  # a block of `suppress` takes longer than the call
                 if impl.call(diagnosis.pod, diagnosis):
                     plugins.add(impl.name)
+            except (PluginError, DeadlineExceeded):  # noted by the call
+                continue
         return frozenset(plugins)
 
     def enqueued(self, pod: PodInfo) -> None:

@@ -191,8 +191,7 @@ class Endings:
             or (uid in self._gone and uid not in self._state.pods)
         )
 
-    def foresee(self, begins: bool) -> Iterator[str]:
-        """Count pods that are ending as ended from now on, or no more; yields all that are gone or ending."""
+    def foresee(self, begins: bool) -> list[str]:
+        """Count pods that are ending as ended from now on, or no more; returns all that are gone or ending."""
         self._foreseen = self._evictions.under_way() | self._terminating if begins else None
-        yield from self._foreseen or ()
-        yield from self._gone
+        return [*(self._foreseen or ()), *self._gone]

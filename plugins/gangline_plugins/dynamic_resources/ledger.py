@@ -178,7 +178,7 @@ class Ledger(KnownClaims):
 
     def foresee(self, begins: bool) -> bool:
         """Begin or end to count claims as free whose last pod is gone or ending; returns whether any claim changes."""
-        before, ending = len(self._free), list(self._endings.foresee(begins))
+        before, ending = len(self._free), self._endings.foresee(begins)
         if begins:
             self._ending = {uid for pod in ending for uid in (*self._pods.get(pod, ()), *self._endings.claims_of(pod))}
         for uid in self._ending:

@@ -203,8 +203,10 @@ class DynamicResources:
     @hookimpl
     def identity_all(self, pods: Sequence[PodInfo]) -> Sequence[Hashable] | None:
         """As `identity` for each."""
-        is_asked = any(uses_claims(cls) or self._extended.served.of(cls) for cls in {pod.cls for pod in pods})
-        return list(map(self.identity, pods)) if is_asked else None
+        for cls in {pod.cls for pod in pods}:
+            if uses_claims(cls) or self._extended.served.of(cls):
+                return list(map(self.identity, pods))
+        return None
 
     def _as_it_stands(self, claim: model.ResourceClaim) -> Hashable:
         uid = claim.metadata.uid
@@ -307,10 +309,10 @@ class DynamicResources:
         return self._has_claims(attempt)
 
     def _has_claims(self, attempt: GroupAttempt) -> bool:
-        pods, extended = attempt.pods, self._ledger.extended
-        if any(map(uses_claims, {pod.cls for pod in pods})):
+        if any([uses_claims(role.pods[0].cls) for role in attempt.roles]):  # the members of a role have one class
             return True
-        return extended.has_some and any(map(extended.there, pods))
+        extended = self._ledger.extended
+        return extended.has_some and any(map(extended.there, attempt.pods))
 
     @hookimpl
     def pod_group_post_filter(self, attempt: GroupAttempt) -> Status | None:

@@ -178,8 +178,10 @@ class GpuClaim:
     @hookimpl
     def identity_all(self, pods: Sequence[PodInfo]) -> Sequence[Hashable] | None:
         """As `identity` for each."""
-        has_none = all([_DECIDING.isdisjoint(pod.annotations) for pod in pods])
-        return None if has_none else list(map(self.identity, pods))
+        for pod in pods:
+            if not _DECIDING.isdisjoint(pod.annotations):
+                return list(map(self.identity, pods))
+        return None
 
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:

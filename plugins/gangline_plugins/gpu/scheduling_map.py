@@ -180,8 +180,11 @@ class GpuSchedulingMap:
         self, pods: Sequence[PodInfo], annotations: Sequence[Mapping[str, str]]
     ) -> Sequence[Hashable] | None:
         """As `identity` for each."""
-        has_some = any([custom_resources.SCHEDULING_MAP in pod.annotations for pod in pods])
-        return list(map(self.identity, pods, annotations)) if has_some else None
+        key = custom_resources.SCHEDULING_MAP
+        for pod in pods:
+            if key in pod.annotations:
+                return list(map(self.identity, pods, annotations))
+        return None
 
     @hookimpl
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:

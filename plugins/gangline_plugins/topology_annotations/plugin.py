@@ -164,7 +164,7 @@ class TopologyAnnotations:
         self, pods: Sequence[PodInfo], annotations: Sequence[Mapping[str, str]]
     ) -> Sequence[Hashable] | None:
         """As `identity` for each."""
-        has_none = all([KEYS.isdisjoint(each) for each in annotations])
+        has_none = all(map(KEYS.isdisjoint, annotations))
         return None if has_none else list(map(self.identity, pods, annotations))
 
     @hookimpl
