@@ -34,7 +34,8 @@ _RULE_BYTES = 512
 _ID_BYTES = 8
 _CELLS = 1 << 18
 """Masks times sets that are computed in one step."""
-_UNKNOWN = np.uint32(1 << 31)
+_NO_SET = 1 << 31
+_UNKNOWN = np.uint32(_NO_SET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,8 @@ class ChoiceTables:
         self._tables: BoundedCache[tuple[LinkClass, int, Rule], Choices] = BoundedCache(_TABLES_BYTES, _size)
         self._joint: BoundedCache[tuple[int, Rule], _Joint] = BoundedCache(_JOINT_BYTES, _size)
         self._last: _Last | None = None
+        self._recent: tuple[int, Rule, _Joint] | None = None
+        """The count and rule that were asked for last, and their joint table."""
         self._seen = 0
         self._speeds: Matrix = np.zeros(0)
         """The speeds of all links of the known classes, each once."""
@@ -159,6 +162,16 @@ class ChoiceTables:
         """As `Choices.look_up`; `numbers` gives the link class of each node. A node without a class has no set."""
         return BestSets(*self._places(numbers, masks, count, rule))
 
+    def sets_of(self, numbers: Sequence[int], masks: Sequence[int], count: int, rule: Rule) -> list[int]:
+        """The sets that `look_up` finds, for a few nodes, by plain numbers."""
+        joint = self._joint_of(count, rule)
+        sets, size, length = joint.sets.item, joint.size, len(joint.sets)
+        found = [sets((number * size + mask) % length) for number, mask in zip(numbers, masks, strict=True)]
+        if _NO_SET in found:
+            places = np.array(numbers, dtype=np.int32), np.array(masks, dtype=np.uint32)
+            found = self._places(*places, count, rule)[0].tolist()
+        return found
+
     def has_any(self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule) -> NDArray[np.bool_]:
         """For each node whether `look_up` finds a set."""
         sets, _, _ = self._places(numbers, masks, count, rule)
@@ -166,14 +179,7 @@ class ChoiceTables:
 
     def _places(self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule) -> tuple[Masks, _Joint, Rows]:
         """The best sets, the joint table, and the index of each node's answer in it."""
-        count = min(count, MOST_DEVICES + 1)
-        if self._classes.version != self._seen:
-            self._seen = self._classes.version
-            self._speeds = np.unique([links.gbps for links in self._classes.all])
-        rule = _in_steps(rule, self._speeds)
-        joint = self._joint.get((count, rule))
-        if joint is None or joint.version != self._classes.version:
-            joint = self._joint.put((count, rule), _Joint(self._classes))
+        joint = self._joint_of(count, rule)
         places = (numbers * joint.step + masks.view(np.int32)).astype(np.intp)
         sets = joint.sets.take(places, mode="wrap")  # the fastest mode; every index is one of the table
         new = sets == _UNKNOWN
@@ -184,10 +190,29 @@ class ChoiceTables:
                 if mine.any():  # once per class, for masks that occur for the first time
                     found = mine.nonzero()[0]
                     at = links.number * joint.size + found
-                    choices = self.of(links, count, rule)
+                    choices = self.of(links, count, joint.rule)
                     joint.sets[at], joint.worth[at, 0], joint.worth[at, 1] = choices.look_up(found.astype(np.uint32))
             sets = joint.sets.take(places, mode="wrap")
         return sets, joint, places
+
+    def _joint_of(self, count: int, rule: Rule) -> _Joint:
+        recent, version = self._recent, self._classes.version
+        if recent is not None and recent[1] is rule and recent[0] == count and recent[2].version == version:
+            return recent[2]  # mostly: one want is asked about again and again
+        joint = self._known_joint(count, rule)
+        self._recent = count, rule, joint
+        return joint
+
+    def _known_joint(self, count: int, rule: Rule) -> _Joint:
+        count = min(count, MOST_DEVICES + 1)
+        if self._classes.version != self._seen:
+            self._seen = self._classes.version
+            self._speeds = np.unique([links.gbps for links in self._classes.all])
+        rule = _in_steps(rule, self._speeds)
+        joint = self._joint.get((count, rule))
+        if joint is None or joint.version != self._classes.version:
+            joint = self._joint.put((count, rule), _Joint(self._classes, rule))
+        return joint
 
 
 class BestSets(msgspec.Struct, frozen=True, eq=False):
@@ -208,7 +233,8 @@ class _Joint:
     nodes.
     """
 
-    def __init__(self, classes: LinkClasses) -> None:
+    def __init__(self, classes: LinkClasses, rule: Rule) -> None:
+        self.rule = rule
         self.version = classes.version
         self.size = max((1 << links.present.bit_length() for links in classes.all), default=1)
         self.step = np.int32(self.size)

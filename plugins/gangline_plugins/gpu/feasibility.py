@@ -181,21 +181,25 @@ class Feasibility:
         """The verdicts on a few nodes, by plain numbers; None if arrays have to tell."""
         columns, moments, limits = self._table.columns, Moments(self._oldest, self._latest), self._limits
         found: list[Clear] = []
-        for row in nodes.rows.tolist() if len(nodes) != 1 else (nodes.first,):
+        rows = nodes.rows.tolist() if len(nodes) != 1 else (nodes.first,)
+        for row in rows:
             one = clear(want, row, columns, moments, limits.allow_unknown)
             if one is None or (limits.only_reported and not one.is_known):
                 return None
             found.append(one)
-        masks = np.array([one.free for one in found], dtype=np.uint32)
-        if not any([one.is_known for one in found]):
-            return Fits(np.zeros(len(found), dtype=np.uint8), lambda: self._look_up(want, nodes, masks).worth())
-        best, codes = self._look_up(want, nodes, masks), [0] * len(found)
-        for place, (one, chosen) in enumerate(zip(found, best.sets.tolist(), strict=True)):
-            if one.is_known and not chosen:
-                if want.rule.mode == "Required":  # the links may be what is missing
-                    return None
-                codes[place] = one.lacks(want.count)
-        return Fits(np.array(codes, dtype=np.uint8), best.worth)
+        masks, codes = [one.free for one in found], [0] * len(found)
+        if any([one.is_known for one in found]):
+            numbers = [columns.link_class.item(row) for row in rows]
+            sets = self._table.tables.sets_of(numbers, masks, want.count, want.rule)
+            for place, (one, chosen) in enumerate(zip(found, sets, strict=True)):
+                if one.is_known and not chosen:
+                    if want.rule.mode == "Required":  # the links may be what is missing
+                        return None
+                    codes[place] = one.lacks(want.count)
+        return Fits(
+            np.array(codes, dtype=np.uint8),
+            lambda: self._look_up(want, nodes, np.array(masks, dtype=np.uint32)).worth(),
+        )
 
     def _is_lent_out(self, want: Want, nodes: NodeView) -> BoolColumn:
         """Where pods with shares have so many devices that requests, which do not count shares, may be too many."""

@@ -210,3 +210,22 @@ def test_nodes_of_several_kinds_are_looked_up_together_each_in_its_own_table() -
     after = tables.look_up(numbers, masks, 2, rule)
     assert [before.sets.tolist(), after.sets.tolist()] == [[0b1100, 0, 0b1100], [0b1100, 0b0110, 0b0110]]
     assert [before.worth()[0].tolist(), after.worth()[0].tolist()] == [[600, 0, 600], [600, 900, 900]]
+
+
+@given(
+    st.lists(st.tuples(st.integers(-1, 1), st.integers(0, 0b1111)), min_size=1, max_size=6),
+    st.lists(st.tuples(st.integers(1, 9), st.sampled_from([Rule(), Rule(min_gbps=500)])), min_size=1, max_size=4),
+)
+def test_a_few_nodes_are_looked_up_by_plain_numbers_as_by_arrays(
+    nodes: list[tuple[int, int]], asked: list[tuple[int, Rule]]
+) -> None:
+    classes = LinkClasses()
+    interned(classes, devices("pcie-bridged-4"))
+    tables, others = ChoiceTables(classes), ChoiceTables(classes)
+    numbers, masks = [min(number, 0) for number, _ in nodes], [mask for _, mask in nodes]
+    for count, rule in asked:
+        by_arrays = others.look_up(np.array(numbers, dtype=np.int32), np.array(masks, dtype=np.uint32), count, rule)
+        assert tables.sets_of(numbers, masks, count, rule) == by_arrays.sets.tolist()
+        if len(classes.all) == 1:  # a class that comes later has a table, too
+            interned(classes, devices("hgx-h100"))
+            numbers = [number for number, _ in nodes]
