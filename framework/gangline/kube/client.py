@@ -324,6 +324,5 @@ def _encode(resource: Resource[T], obj: T) -> bytes:
         return msgspec.json.encode(
             {"apiVersion": resource.api_version, "kind": resource.kind} | msgspec.to_builtins(obj)
         )
-    head = f'{{"apiVersion":"{resource.api_version}","kind":"{resource.kind}"'.encode()
     fields = msgspec.json.encode(obj)[1:]
-    return b"%b,%b" % (head, fields) if fields != b"}" else head + fields
+    return resource.head + (b"," + fields if fields != b"}" else fields)

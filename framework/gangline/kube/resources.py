@@ -43,8 +43,13 @@ class Resource(Generic[T]):
     upgrade: Upgrade | None = field(default=None, compare=False)
     """For an older version: turns the data of one object into data of the newest version."""
 
+    head: bytes = field(init=False, compare=False, repr=False)
+    """How the JSON of each object begins: with its apiVersion and kind."""
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", self.key or self.plural)
+        head = f'{{"apiVersion":"{self.api_version}","kind":"{self.kind}"'
+        object.__setattr__(self, "head", head.encode())
 
     @property
     def api_version(self) -> str:

@@ -105,10 +105,11 @@ def _record(pod: Pod, cls: PodClass, labels: LabelSet, row: int) -> PodInfo:
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     key = f"{metadata.namespace}/{metadata.name}"
     annotations = metadata.annotations or {}
-    annotations.pop(_UNREAD_ANNOTATION, None)
-    if not spec.node_name:
-        annotations.pop(ALLOCATED, None)
-        annotations.pop(ALLOCATED_UUIDS, None)
+    if annotations:
+        annotations.pop(_UNREAD_ANNOTATION, None)
+        if not spec.node_name:
+            annotations.pop(ALLOCATED, None)
+            annotations.pop(ALLOCATED_UUIDS, None)
     return PodInfo(
         cls,
         labels,

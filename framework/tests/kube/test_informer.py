@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from gangline.kube.client import HttpClient
+from gangline.kube.handing_over import number
 from gangline.kube.informer import BREATH, PAGE, Informer
 from gangline.kube.interface import Client, Listing
 from gangline.kube.resources import NODES, PODS, Resource
@@ -104,6 +105,26 @@ async def test_an_event_is_late_by_the_number_of_its_version(
     assert informer.last_seen == (known if is_late else told)
     assert informer.has_reached(told)
     assert not informer.has_reached(told + 1)
+
+
+async def test_an_event_reads_one_version_as_a_number(
+    server: FakeApiServer, informer: Informer[Pod], recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def counted(version: str) -> int:
+        read.append(version)
+        return number(version)
+
+    server.answers("GET", ALL_PODS, listed(7, pod("a", 7)))
+    server.streams(ALL_PODS, event("MODIFIED", pod("a", 8)), event("MODIFIED", pod("a", 9)))
+    await informer.step()
+    monkeypatch.setattr("gangline.kube.informer.number", counted)
+
+    await informer.step()
+
+    assert read == ["8", "9"]
+    assert recorder.told == [("upsert", "a", "7"), ("upsert", "a", "8"), ("upsert", "a", "9")]
 
 
 async def test_a_watch_resumes_from_the_last_bookmark(
