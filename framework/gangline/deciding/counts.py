@@ -6,7 +6,7 @@ Rules:
 - Pods go to the fewest domains that hold them, level by level from the widest down. Among choices with equally many
   domains, neighbouring domains are taken.
 - A node that is in no domain of a level counts as a domain of its own at that level: it is close to no other node.
-- This module looks at no pod and does not change the cluster.
+- This module looks at no pod, only at how many there are, and does not change the cluster.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from gangline.api.placement import Placement
+from gangline.api.pod_group import Role
 from gangline.state.node_view import Int64Column, Rows
 from gangline.state.topology import Domains
 from gangline.status import ScoreColumn
@@ -140,3 +142,14 @@ def _turns(rows: Rows, level: Domains | None) -> NDArray[np.int64]:
     turns = np.empty(len(rows), dtype=np.int64)
     turns[order] = np.arange(len(rows)) - starts[domain[order]]
     return turns
+
+
+def held_by(placements: Sequence[Placement], roles: Sequence[Role]) -> Int64Column:
+    """How many members of each role fit on each placement, by their capacities: roles x placements."""
+    ends = np.cumsum([len(placement.rows) for placement in placements])
+    rows = np.concatenate([placement.rows for placement in placements])
+    held = np.zeros((len(roles), len(placements)), dtype=np.int64)
+    for number, role in enumerate(roles):
+        until = np.concatenate(([0], np.cumsum(role.capacity[rows])))[np.concatenate(([0], ends))]
+        held[number] = np.diff(until)
+    return held

@@ -11,7 +11,7 @@ filters check the result, one pod per node at a time. Pods for which the arithme
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TypeVar, cast
 
 import numpy as np
@@ -32,6 +32,7 @@ from gangline.state.node_view import Int64Column, Rows
 from gangline.state.pods import PodClass, PodInfo
 from gangline.state.topology import Domains
 from gangline.state.transaction import Transaction
+from gangline.status import read_only
 
 _MANY = 2**31
 MOST_STEPS = 512
@@ -50,6 +51,12 @@ def to_the_end(steps: Steps[T]) -> T:
             next(steps)
         except StopIteration as ended:
             return cast(T, ended.value)
+
+
+@lru_cache(maxsize=8)
+def no_room(size: int) -> Int64Column:
+    """The capacity of so many nodes without any room; all that ask share the column."""
+    return read_only(np.zeros(size, dtype=np.int64))
 
 
 _Place = tuple[str, bytes, frozenset[tuple[str, int]]]
@@ -86,10 +93,10 @@ class Filler:
         """
         feasible = filtered.entry.feasible if is_open and filtered.status is None else filtered.feasible
         size = self._cache.nodes.size
-        capacity = np.zeros(size, dtype=np.int64)
         rows = feasible[:size].nonzero()[0]  # few, in a full cluster
         if not len(rows):
-            return capacity
+            return no_room(size)
+        capacity = np.zeros(size, dtype=np.int64)
         holds = self._by_numbers(filtered.pod.cls, rows)
         # Where the filters accept a pod and the arithmetic finds no room, the filters are right: they know of resources
         # that nodes do not list, for example those that devices of claims or extenders provide.

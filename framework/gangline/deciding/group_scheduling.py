@@ -26,8 +26,9 @@ from gangline.api.diagnosis import Diagnosis
 from gangline.api.placement import Placement
 from gangline.api.pod_group import GroupAttempt, PodGroup, Role
 from gangline.deadline import ROOM_SECONDS, exceeded
+from gangline.deciding.counts import held_by
 from gangline.deciding.group_decisions import GroupDecision, GroupRejection, Lack
-from gangline.deciding.group_filling import Filler, Steps, to_the_end
+from gangline.deciding.group_filling import Filler, Steps, no_room, to_the_end
 from gangline.deciding.group_reading import RoleKey
 from gangline.deciding.group_reserving import reserve_members
 from gangline.deciding.group_words import why_none
@@ -163,6 +164,8 @@ class GroupCycle:
 
     def _held(self, room: Int64Column, members: int) -> tuple[Int64Column, int]:
         """The capacity for a role of this many members, and the room for such members in the whole cluster."""
+        if room is no_room(len(room)):
+            return room, 0
         return read_only(np.minimum(room, members)), int(np.add.reduce(room))
 
     def _room(self, pod: PodInfo, is_open: bool) -> tuple[Filtered, Int64Column]:
@@ -266,7 +269,7 @@ class GroupCycle:
         if is_cluster_too_small(self._attempt):
             return
         members = np.array([[len(role.pods)] for role in roles])
-        held = np.minimum(_held(placements, roles), members)
+        held = np.minimum(held_by(placements, roles), members)
         enough = np.flatnonzero(held.sum(axis=0) >= self._attempt.fewest)
         if not len(enough):
             return
@@ -375,17 +378,6 @@ class GroupCycle:
         attempt = self._attempt
         said = dict.fromkeys([*attempt.messages, *self._said])
         return why_none(attempt, said, self._filtered, diagnoses, self._cache.nodes.count)
-
-
-def _held(placements: Sequence[Placement], roles: Sequence[Role]) -> Int64Column:
-    """How many members of each role fit on each placement, by their capacities: roles x placements."""
-    ends = np.cumsum([len(placement.rows) for placement in placements])
-    rows = np.concatenate([placement.rows for placement in placements])
-    held = np.zeros((len(roles), len(placements)), dtype=np.int64)
-    for number, role in enumerate(roles):
-        until = np.concatenate(([0], np.cumsum(role.capacity[rows])))[np.concatenate(([0], ends))]
-        held[number] = np.diff(until)
-    return held
 
 
 def _feasible(

@@ -134,6 +134,13 @@ def check(kept: Runtime, cache: Cache, pods: Sequence[PodInfo]) -> None:
     fresh = make_runtime(cache, *PLUGINS)
     for pod in pods:
         assert answers(kept, pod) == answers(fresh, pod), pod.key
+        assert diagnosed(kept, pod) == diagnosed(fresh, pod), pod.key
+
+
+def diagnosed(runtime: Runtime, pod: PodInfo) -> list[tuple[str, list[int]]]:
+    """By plugin, the verdicts on the nodes that are there."""
+    found = runtime.evaluator.diagnose(runtime.filter(pod))
+    return [(each.name, each.codes[found.nodes.alive].tolist()) for each in found.rejections]
 
 
 @pytest.mark.parametrize(("plugin", "asks_again"), [(Company, True), (Number, False)])

@@ -93,7 +93,7 @@ def in_order(
 def _weigh(unit: Removal, rows: Sequence[int], gains: Sequence[float], crowd: Sequence[int]) -> _Weighed:
     """`rows` and `gains` hold one value per pod, and `crowd` the number of pods that may go on each row."""
     slots = unit.slots.tolist()
-    gain = round(gains[slots[0]] if len(slots) == 1 else float(np.sum([gains[slot] for slot in slots])), 6)
+    gain = round(gains[slots[0]] if len(slots) == 1 else float(np.add.reduce([gains[slot] for slot in slots])), 6)
     row = rows[slots[0]]
     tie = (len(unit.pods), crowd[row], row) if gain < 1 else (len(unit.pods), 0, 0)
     return _Weighed(unit, gain, tie)

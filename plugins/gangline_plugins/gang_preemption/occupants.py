@@ -93,16 +93,16 @@ class Occupants:
         """
         found: list[Removal] = []
         for number in np.unique(self.owners[useful]).tolist():
-            found += self._units_of(self.all[number], self._first[number], inside, useful)
+            occupant, first = self.all[number], self._first[number]
+            if len(occupant.pods) > 1:
+                found += self._units_of(occupant, first, inside, useful)
+            elif not occupant.spared:
+                slots, stops = self._slots[first : first + 1], not occupant.is_broken
+                found.append(Removal(tuple(occupant.pods), slots, occupant.priority, stops, occupant.gang))
         return found
 
     def _units_of(self, occupant: Occupant, first: int, inside: BoolColumn, useful: BoolColumn) -> Iterator[Removal]:
-        if len(occupant.pods) == 1:
-            if occupant.may_go:
-                stops = not occupant.is_broken
-                slots = self._slots[first : first + 1]
-                yield Removal(tuple(occupant.pods), slots, occupant.priority, stops, occupant.gang)
-            return
+        """The units of a group of several pods."""
         places = {pod.uid: first + i for i, pod in enumerate(occupant.pods)}
         spare: list[PodInfo] = []
         if occupant.spare:
@@ -159,19 +159,27 @@ class _OccupantCensus:
         self.found: list[Occupant] = []
 
     def take(self) -> Occupants:
-        group_of, groups, priority = self._handle.group_of, self._groups, self._priority
+        group_of, groups, members, priority = self._handle.group_of, self._groups, self._members, self._priority
         for pod in self._handle.state.pods.values():
             if pod.slot.row >= 0:
                 membership = group_of(pod)
                 if membership is None:
                     if pod.cls.priority < priority or pod.terminating:  # else it stays
                         self._note_single(pod)
-                elif isinstance(membership, Membership):
+                    continue
+                if isinstance(membership, Membership):
                     group = membership.group
-                    groups[group.key] = group
-                    self._note_member(group.key, pod)
+                    key = group.key
+                    groups[key] = group
                 else:
-                    self._note_member(membership.key, pod)
+                    key = membership.key
+                if pod.terminating:
+                    self.leaving.append(pod)
+                    self._broken.add(key)
+                elif key in members:
+                    members[key].append(pod)
+                elif key != self._preemptor:
+                    members[key] = [pod]
         for key, pods in self._members.items():
             self._note_group(key, pods)
         return Occupants(self._handle, self.found, self.leaving)
@@ -181,13 +189,6 @@ class _OccupantCensus:
             self.leaving.append(pod)
         elif not self._sparing.is_spared(pod):
             self.found.append(Occupant((pod,), pod.cls.priority))
-
-    def _note_member(self, key: str, pod: PodInfo) -> None:
-        if pod.terminating:
-            self.leaving.append(pod)
-            self._broken.add(key)
-        elif key != self._preemptor:
-            self._members.setdefault(key, []).append(pod)
 
     def _note_group(self, key: str, pods: list[PodInfo]) -> None:
         group = self._groups.get(key)
