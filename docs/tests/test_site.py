@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import material
 import pytest
 import yaml
 from mkdocs.config import load_config
@@ -54,6 +55,18 @@ def test_the_repository_is_the_one_that_the_alerts_lead_to() -> None:
 
     assert (config.repo_url, config.repo_name) == (repository, "gangline/gangline")
     assert values["metrics"]["prometheusRule"]["runbooks"].startswith(f"{repository}/blob/main/docs/")
+
+
+def test_no_page_asks_github_for_the_stars_of_the_repository() -> None:
+    theme = Path(material.__file__).parent / "templates" / "partials" / "source.html"
+    link = theme.read_text(encoding="utf-8")
+
+    assert "data-md-component" in link
+    for left in (
+        hooks().on_post_page(link, None, MkDocsConfig()),
+        hooks().on_post_template(link, "404.html", MkDocsConfig()),
+    ):
+        assert 'class="md-source"' in left and "data-md-component" not in left
 
 
 def test_every_page_shows_the_version() -> None:
