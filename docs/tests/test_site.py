@@ -8,7 +8,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import material
 import pytest
 import yaml
 from mkdocs.config import load_config
@@ -58,8 +57,11 @@ def test_the_repository_is_the_one_that_the_alerts_lead_to() -> None:
 
 
 def test_no_page_asks_github_for_the_stars_of_the_repository() -> None:
-    theme = Path(material.__file__).parent / "templates" / "partials" / "source.html"
-    link = theme.read_text(encoding="utf-8")
+    link = next(
+        Path(str(file.locate())).read_text(encoding="utf-8")
+        for file in metadata.files("mkdocs-material") or ()
+        if file.match("material/templates/partials/source.html")
+    )
 
     assert "data-md-component" in link
     for left in (
