@@ -1,7 +1,7 @@
 // The colours of the page, and one for each workload.
 
 const GOLDEN = 137.508; // degrees: neighbouring numbers get colours that are far apart
-const ROUND = 8, SHADES = 3; // after so many numbers hues come close to earlier ones: the next shade tells them apart
+const ROUND = 4, SHADES = 4; // numbers 5, 8 and 13 apart have hues that are alike: another shade tells them apart
 const FIRST = 25, HUES = 310; // without reds, which mean that a GPU is sick
 
 export class Colours {
