@@ -14,6 +14,8 @@ from mkdocs.structure.pages import Page
 from gangline_docs.diagrams import NoPicture, drawn
 from gangline_docs.site import COPIED, PAGES, filled
 
+_ASKS_GITHUB = ' data-md-component="source"'
+"""What lets the theme ask api.github.com, in every browser, for the latest release and the stars of the repository."""
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
@@ -41,3 +43,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return drawn(filled(markdown), page.file.src_uri)
     except NoPicture as error:
         raise PluginError(str(error)) from error
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """A page that loads nothing from another server. Its link to the repository stays."""
+    return output.replace(_ASKS_GITHUB, "")
+
+
+def on_post_template(output_content: str, template_name: str, config: MkDocsConfig) -> str:
+    """The same for 404.html."""
+    return output_content.replace(_ASKS_GITHUB, "")

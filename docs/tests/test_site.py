@@ -56,6 +56,21 @@ def test_the_repository_is_the_one_that_the_alerts_lead_to() -> None:
     assert values["metrics"]["prometheusRule"]["runbooks"].startswith(f"{repository}/blob/main/docs/")
 
 
+def test_no_page_asks_github_for_the_stars_of_the_repository() -> None:
+    link = next(
+        Path(str(file.locate())).read_text(encoding="utf-8")
+        for file in metadata.files("mkdocs-material") or ()
+        if file.match("material/templates/partials/source.html")
+    )
+
+    assert "data-md-component" in link
+    for left in (
+        hooks().on_post_page(link, None, MkDocsConfig()),
+        hooks().on_post_template(link, "404.html", MkDocsConfig()),
+    ):
+        assert 'class="md-source"' in left and "data-md-component" not in left
+
+
 def test_every_page_shows_the_version() -> None:
     assert metadata.version("gangline") in hooks().on_config(MkDocsConfig()).copyright
 

@@ -50,9 +50,8 @@ def save(connection: Connection, file: str, files: Sequence[str], profile: str |
     size = write(file, taken)
     objects = sum(len(listed.items) for listed in taken.lists)
     # What is written to a pipe may be standard output.
-    is_output = file == STANDARD_OUTPUT
-    where = "standard output" if is_output else file
-    click.echo(f"{where}: {many(objects, 'object')}, {many(size, 'byte')}", err=is_output or is_special(Path(file)))
+    is_output = file == STANDARD_OUTPUT or is_special(Path(file))
+    click.echo(f"{_named(file)}: {many(objects, 'object')}, {many(size, 'byte')}", err=is_output)
 
 
 async def take_live(
@@ -80,8 +79,12 @@ def write(file: str | Path, taken: Snapshot) -> int:
     except BrokenPipeError:  # nobody reads it to its end, which is no failure to tell of
         raise
     except OSError as error:
-        raise ConfigError(str(file), "", f"cannot be written: {error.strerror}") from error
+        raise ConfigError(_named(str(file)), "", f"cannot be written: {error.strerror}") from error
     return len(data)
+
+
+def _named(file: str) -> str:
+    return "standard output" if file == STANDARD_OUTPUT else file
 
 
 def read(file: Path) -> Snapshot:

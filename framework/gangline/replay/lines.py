@@ -25,6 +25,8 @@ MOST_CHARACTERS = 64 * 1024
 MOST_LINES = 2_000_000
 MOST_SECONDS = 1e10
 """The largest number of seconds in a trace: about three hundred years."""
+_GZIP = "\x1f\udc8b"
+"""How a file that gzip has compressed begins, decoded as `_texts` does."""
 _MOST_DIGITS = 18
 _NO_TEXT = re.compile("[\udc80-\udcff]")
 """What bytes become that are no UTF-8."""
@@ -65,11 +67,12 @@ class Line:
         if not text and default is not None:
             return default
         text = self.text(column)
-        digits = text.removeprefix("-") if least < 0 else text
-        if not (digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS):
+        digits = text.removeprefix("-")
+        if not (digits.isascii() and digits.isdigit()):
             raise self.error(column, f"{quoted(text)}: not a whole number")
-        if not least <= int(text) <= most:
-            raise self.error(column, f"{text}: not between {least} and {most}")
+        if len(digits) > _MOST_DIGITS or not least <= int(text) <= most:
+            shown = text if len(digits) <= _MOST_DIGITS else quoted(text)
+            raise self.error(column, f"{shown}: not between {least} and {most}")
         return int(text)
 
     def seconds(self, column: str) -> float:
@@ -188,6 +191,8 @@ def _texts(path: Path) -> Iterator[tuple[int, str]]:
                 text = file.readline(MOST_CHARACTERS + 1)
                 if not text:
                     return
+                if number == 1 and text.startswith(_GZIP):
+                    raise TraceError(str(path), 1, "column 1", "compressed by gzip: unpack the file first")
                 if len(text) > MOST_CHARACTERS:
                     why = f"the line has more than {MOST_CHARACTERS} characters"
                     raise TraceError(str(path), number, f"column {MOST_CHARACTERS + 1}", why)

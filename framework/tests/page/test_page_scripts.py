@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 from importlib import resources
@@ -312,3 +313,24 @@ def test_a_time_of_a_few_hours_or_days_is_not_said_to_be_an_hour_or_a_day_shorte
         *("0 s", "59 s", "1 min", "59 min"),
         *("1 h", "1 h 59 min", "9 h 59 min", "10 h", "23 h", "1 d 1 h", "1 d 23 h", "10 d", "10 d"),
     ]
+
+
+@pytest.mark.parametrize(("light", "shade"), [("44%", "-7%"), ("62%", "7%")])
+def test_the_first_workloads_have_colours_that_nobody_takes_for_one(light: str, shade: str) -> None:
+    script = f"""
+    globalThis.document = {{ documentElement: null }};
+    const values = {{ "--light": " {light}", "--shade": " {shade}" }};
+    globalThis.getComputedStyle = () => ({{ getPropertyValue: (name) => values[name] ?? "" }});
+    const colours = new Colours();
+    const parts = (number) => colours.of(number).match(/[\\d.]+/g).map(Number);
+    console.log(JSON.stringify([...Array(16).keys()].map(parts)));
+    """
+    found = run("colours", "Colours", script)
+
+    alike = [
+        (one, other)
+        for one, other in itertools.combinations(found, 2)
+        if abs(one[0] - other[0]) < 30 and abs(one[2] - other[2]) < 7
+    ]
+    assert len(found) == 16
+    assert alike == []

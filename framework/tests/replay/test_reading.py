@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,8 @@ def test_a_job_of_philly_with_more_gpus_than_a_server_is_a_gang(
         (OWN + ",5,1,1\n", "trace.csv:2: column 1 (arrival)", "is missing"),
         (OWN + "0,5,0,1\n", "trace.csv:2: column 3 (pods)", "0: not between 1 and 4096"),
         (OWN + "0,5,99999,1\n", "trace.csv:2: column 3 (pods)", "99999: not between 1 and 4096"),
+        (OWN + "0,5,1,-1\n", "trace.csv:2: column 4 (gpus)", "-1: not between 0 and 64"),
+        (OWN + f"0,5,1,{10**20}\n", "trace.csv:2: column 4 (gpus)", f'"{10**20}": not between 0 and 64'),
         (OWN + "0,5,1,1.5\n", "trace.csv:2: column 4 (gpus)", '"1.5": not a whole number'),
         (OWN + "0,5,1,1,1.5\n", "trace.csv:2: column 5 (fraction)", "1.5: not more than 0 and at most 1"),
         (OWN + "0,5,1,1,,lots\n", "trace.csv:2: column 6 (cpu)", '"lots": not a quantity'),
@@ -167,3 +170,11 @@ def test_arrivals_can_follow_each_other_faster(tmp_path: Path) -> None:
     trace = read([written(tmp_path, padded(OWN + "0,5\n60,5\n"))])
 
     assert [(job.arrival, job.duration) for job in faster(trace, 3.0).jobs] == [(0.0, 5.0), (20.0, 5.0)]
+
+
+def test_a_trace_that_is_compressed_is_named_so(tmp_path: Path) -> None:
+    file = tmp_path / "trace.csv.gz"
+    file.write_bytes(gzip.compress(b"arrival,gpus\n0,1\n"))
+
+    with pytest.raises(TraceError, match=r"trace\.csv\.gz:1: column 1: compressed by gzip: unpack the file first"):
+        read([file])
