@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -34,6 +35,8 @@ MOST_ROWS = 100
 """Nodes in the table of devices, at most."""
 _MOST_BLOCKS = 16
 """GPUs of a node that are drawn one by one, at most."""
+_ELSEWHERE = re.compile(r',\s*url\("https?:[^)]*\) format\("[^"]*"\)')
+"""The addresses from which a picture of rich loads its fonts, if the fonts are not installed."""
 _USED, _FREE, _DOWN = "green", "bright_black", "red"
 
 
@@ -80,7 +83,7 @@ def _svg(seen: SeenCluster, labels: Selector) -> str:
     screen.width = 100
     _show(seen, labels, False, screen)
     screen.quiet = False
-    return screen.export_svg(title="gangline topology") + "\n"
+    return _ELSEWHERE.sub("", screen.export_svg(title="gangline topology")) + "\n"
 
 
 def _show(seen: SeenCluster, labels: Selector, is_wide: bool, screen: Console) -> None:

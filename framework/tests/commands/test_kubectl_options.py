@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import sys
+import xml.etree.ElementTree as ET
 from itertools import pairwise
 from pathlib import Path
 
@@ -131,6 +132,15 @@ async def test_topology_shows_the_nodes_with_the_labels(lab: ClusterOverHttp) ->
     assert (await lab.said("topology", "-l", "pool=serve")).count("░") == 8
     result = await lab.run("topology", "-l", "pool=none")
     assert result.stdout == "" and "no node has the labels of --selector" in result.stderr
+
+
+async def test_a_picture_of_the_topology_loads_nothing_from_another_server(lab: ClusterOverHttp) -> None:
+    lab.add_nodes("a")
+
+    picture = await lab.said("topology", "-o", "svg")
+
+    assert ET.fromstring(picture).tag.endswith("svg")
+    assert 'src: local("FiraCode-Regular");' in picture and "url(" not in picture.replace("url(#", "")
 
 
 # Names
