@@ -70,7 +70,8 @@ def tell(outcomes: Sequence[telling.Outcome], json_file: Path | None, svg_file: 
     console = Console(width=120)
     console.print(outcomes[-1].title())
     console.print(telling.table(outcomes[-1]))
-    console.print(figures.verdict(outcomes[-1].runs) + "\n")
+    console.print(figures.verdict(outcomes[-1].runs))
+    console.print(f"Gangline ran with Python {telling.python()}.\n")
     if json_file is not None:
         json_file.write_text(json.dumps(telling.as_json(outcomes), indent=1) + "\n")
     if svg_file is not None:

@@ -118,8 +118,9 @@ def test_growth_is_told_by_million_pods() -> None:
 
 
 def attributes_of(cls: type) -> str:
-    """The code of the modules of a class and of its bases, in which their attributes are named."""
-    return "".join(inspect.getsource(sys.modules[each.__module__]) for each in cls.__mro__ if each is not object)
+    """The code of the modules of a class and of its bases in Python, in which their attributes are named."""
+    modules = [sys.modules[each.__module__] for each in cls.__mro__ if each is not object]
+    return "".join(inspect.getsource(each) for each in modules if str(each.__file__).endswith(".py"))
 
 
 def test_each_collection_with_a_maximum_size_exists() -> None:

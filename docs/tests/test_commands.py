@@ -30,7 +30,7 @@ def command_of(words: list[str]) -> click.Command:
 
 
 def faults(line: str) -> list[str]:
-    """What of a line cannot be typed. `a|b` stands for either."""
+    """What of a line cannot be typed. `a|b` stands for either, and `-` for standard input or output."""
     program, first, *rest = shlex.split(line)
     if program == "make":
         return [first] if first not in TARGETS else []
@@ -41,7 +41,7 @@ def faults(line: str) -> list[str]:
         known = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
         is_group = command is main.cli or isinstance(command, click.Group)
         wrong += [first] if is_group else []
-        wrong += [each for each in rest if each.startswith("-") and each not in known]
+        wrong += [each for each in rest if each.startswith("-") and each not in {*known, "-"}]
     return wrong
 
 

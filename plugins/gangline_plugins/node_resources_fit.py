@@ -63,6 +63,8 @@ class _Wanted(msgspec.Struct, frozen=True, eq=False):
     resources: tuple[str, ...]
     numbers: tuple[int, ...]
     """The amounts as plain numbers."""
+    amounts: NDArray[np.int64]
+    """The amounts, one row each."""
     bits: NDArray[np.unsignedinteger]
     fits: CodeColumn
     """The verdict on one node with room for everything."""
@@ -70,11 +72,6 @@ class _Wanted(msgspec.Struct, frozen=True, eq=False):
     """Which of them a DeviceClass serves, on nodes without a device plugin for it; None if none is."""
     version: object
     """The version of the classes that was read."""
-
-    @property
-    def amounts(self) -> NDArray[np.int64]:
-        """The amounts, one row each."""
-        return np.array(self.numbers, dtype=np.int64)[:, None]
 
     def items(self) -> Iterator[tuple[str, int]]:
         """Names and amounts."""
@@ -198,6 +195,7 @@ class NodeResourcesFit:
             found = pod.cls.memo[self._memo] = _Wanted(
                 tuple(counted),
                 tuple(counted.values()),
+                np.array([*counted.values()], dtype=np.int64)[:, None],
                 bits,
                 fits,
                 np.array([name in served for name in counted])[:, None] if served else None,

@@ -122,9 +122,9 @@ class CountedResources(msgspec.Struct, frozen=True, eq=False):
         allocatable, used = amounts.of(self.resources, nodes)
         if self.resources == _DEFAULTED:
             return nodes.nonzero, allocatable
-        used = used.copy()
+        used, nonzero = used.copy(), nodes.nonzero
         for at, default in self.defaulted:
-            used[at] = nodes.nonzero[default]
+            used[at] = nonzero[default]
         return used, allocatable
 
     def used_by_one(self, nodes: NodeView, amounts: Amounts) -> tuple[list[int], list[int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +51,10 @@ class RejectedNodes(msgspec.Struct, frozen=True, eq=False):
         return found
 
 
+Tally = Sequence[tuple[RejectedNodes, Mapping[int, int]]]
+"""The plugins that are the first to reject some nodes, each with how often each of its codes occurs on these."""
+
+
 @dataclass(slots=True, eq=False)
 class Diagnosis:
     """Why nodes are not feasible for one pod.
@@ -67,11 +71,16 @@ class Diagnosis:
     narrowed_by: tuple[str, ...] = ()
     status: Status | None = None
 
-    def plugins(self) -> set[str]:
+    def plugins(self, tally: Tally | None = None) -> set[str]:
         """The plugins whose rejections left no node feasible."""
         if self.status is not None:
             return {self.status.plugin, *self.narrowed_by} - {""}
-        return {rejection.name for rejection, _ in self._rejecting()} | set(self.narrowed_by)
+        rejecting = self._rejecting() if tally is None else tally
+        return {rejection.name for rejection, _ in rejecting} | set(self.narrowed_by)
+
+    def tally(self) -> Tally:
+        """Counts the verdicts once, for several questions about them as they are now."""
+        return [(rejection, _numbers(rejection.codes[mask])) for rejection, mask in self._rejecting()]
 
     def first(self) -> list[tuple[RejectedNodes, BoolColumn]]:
         """Each plugin with the nodes that it is the first to reject."""
@@ -113,27 +122,27 @@ class Diagnosis:
                     result |= mask & (rejection.codes == code)
         return result
 
-    def counts(self) -> Counter[str]:
+    def counts(self, tally: Tally | None = None) -> Counter[str]:
         """The number of nodes for each reason."""
         counts: Counter[str] = Counter()
         alive = self.nodes.alive
         if self.narrowed is not None and (outside := int((alive & ~self.narrowed).sum())):
             counts[f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(self.narrowed_by))}]"] = outside
-        for rejection, mask in self._rejecting():
-            for code, number in _numbers(rejection.codes[mask]).items():
+        for rejection, numbers in self.tally() if tally is None else tally:
+            for code, number in numbers.items():
                 for reason in rejection.reasons(self.cycle, self.pod, code):
                     counts[reason.message] += number
         return counts
 
-    def message(self) -> str:
+    def message(self, tally: Tally | None = None) -> str:
         """The FailedScheduling text in kube-scheduler's words, without the part on preemption."""
-        total = int(self.nodes.alive.sum())
+        total = int(np.count_nonzero(self.nodes.alive))  # in a tenth of the time of sum()
         if total == 0 and self.status is None:
             return "no nodes available to schedule pods"
         if self.status is not None:
             why = self.status.message
         else:
-            why = ", ".join(sorted(f"{n} {reason}" for reason, n in self.counts().items()))
+            why = ", ".join(sorted(f"{n} {reason}" for reason, n in self.counts(tally).items()))
         return f"0/{total} nodes are available: {why}." if why else f"0/{total} nodes are available."
 
     def all_of(self, i: int) -> list[tuple[str, Code, tuple[str, ...]]]:

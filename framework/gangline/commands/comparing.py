@@ -82,9 +82,9 @@ _OPTIONS = (
     click.option("--from-cluster", is_flag=True, help="Start from the cluster as it is now."),
     click.option(
         "--snapshot",
-        type=click.Path(dir_okay=False),
+        type=options.InputFile(dir_okay=False),
         default=None,
-        help="Start from a file of `gangline snapshot save`.",
+        help="Start from a file of `gangline snapshot save`; `-`: from standard input.",
     ),
     options.DRAIN,
     click.option(

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from gangline import config as configuration
-from gangline.commands import profiles
+from gangline.commands import options, profiles
 from gangline.config import (
     Expanded,
     PluginConfig,
@@ -31,7 +31,7 @@ from gangline.profile.registry import Catalog
 from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
 
-_FILES = click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="FILE...")
+_FILES = click.argument("files", type=options.InputFile(path_type=Path), nargs=-1, required=True, metavar="FILE...")
 
 
 @click.group()
@@ -89,7 +89,7 @@ def convert(files: Sequence[Path]) -> None:
 
 
 @config.command(short_help="Write files with all defaults.")
-@click.argument("files", type=click.Path(path_type=Path), nargs=-1, metavar="[FILE]...")
+@click.argument("files", type=options.InputFile(path_type=Path), nargs=-1, metavar="[FILE]...")
 @click.option("--profile", default=None, help="Name of an installed profile, instead of files.")
 def show(files: Sequence[Path], profile: str | None) -> None:
     """Write the configuration with all defaults: plugins of each extension point, weights, arguments.

@@ -56,7 +56,9 @@ def _one(context: click.Context, parameter: click.Parameter, value: Sequence[str
 
 @click.command()
 @click.argument("target", nargs=-1, callback=_one, metavar="[POD|NAMESPACE/POD|KIND/NAME]")
-@click.option("-f", "--file", type=click.Path(path_type=Path), default=None, help="A case file instead of a cluster.")
+@click.option(
+    "-f", "--file", type=options.InputFile(path_type=Path), default=None, help="A case file instead of a cluster."
+)
 @options.CONFIG
 @click.option("--profile", default=None, help="Name of an installed profile to judge the pod by.")
 @options.SCHEDULER

@@ -95,6 +95,14 @@ class NamedNode(click.ParamType[str]):
         return name if kind in _NODES else str(value)
 
 
+class InputFile(click.Path):
+    """A file that is read, or standard input for `-`, as in `kubectl apply -f -`; a file of this name is `./-`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        return super().convert("/dev/stdin" if value == "-" else value, param, ctx)
+
+
 NODE = NamedNode()
 DRAIN = click.option(
     "--drain", "drains", metavar="NODE", type=NODE, multiple=True, help="A node that is drained; may be repeated."
@@ -126,9 +134,9 @@ KUBECONFIG = click.option(
 _CONTEXT = click.option("--context", metavar="NAME", help="A context of the kubeconfig. Default: the current one.")
 SNAPSHOT = click.option(
     "--snapshot",
-    type=click.Path(dir_okay=False),
+    type=InputFile(dir_okay=False),
     default=None,
-    help="Answer from a file of `gangline snapshot save` instead of the cluster.",
+    help="Answer from a file of `gangline snapshot save` instead of the cluster; `-`: from standard input.",
 )
 OUTPUT = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 WATCH = click.option(

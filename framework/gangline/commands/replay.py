@@ -19,7 +19,7 @@ from gangline.commands.profiles import installed, text_of
 from gangline.config import Profile, SchedulerConfiguration
 from gangline.durations import parse_duration
 from gangline.errors import GanglineError
-from gangline.process.whole_files import write_whole
+from gangline.process.whole_files import STANDARD_OUTPUT, write_to
 from gangline.replay import reading
 from gangline.replay.figures import Figures, Replayed, figures
 from gangline.replay.playing import Player
@@ -38,7 +38,11 @@ _EVERY = 50
 
 @click.command()
 @click.argument(
-    "traces", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="TRACE..."
+    "traces",
+    nargs=-1,
+    required=True,
+    type=options.InputFile(exists=True, dir_okay=False, path_type=Path),
+    metavar="TRACE...",
 )
 @click.option(
     "--nodes",
@@ -64,7 +68,10 @@ _EVERY = 50
 @click.option("--duration", "length", default="", help="End after this virtual time, for example 12h.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the random choice between equal nodes.")
 @click.option(
-    "--report", "page", type=click.Path(path_type=Path, dir_okay=False, writable=True), help="Also write an HTML file."
+    "--report",
+    "page",
+    type=click.Path(dir_okay=False, writable=True, allow_dash=True),
+    help="Also write an HTML file; `-`: to standard output, and the table to standard error.",
 )
 @options.OUTPUT
 def replay(
@@ -75,7 +82,7 @@ def replay(
     speed: float,
     length: str,
     seed: int,
-    page: Path | None,
+    page: str | None,
     output: str,
 ) -> None:
     """Play the trace of a cluster under one or several profiles, in virtual time.
@@ -98,20 +105,24 @@ def replay(
         _write(page, report(replayed))
     for note in dict.fromkeys(note for each in found for note in each.notes):
         click.echo(f"note: {note}", err=True)
-    click.echo(told(replayed, output, [each.profile for each in found], lambda screen: _show(found, screen)), nl=False)
+    text = told(replayed, output, [each.profile for each in found], lambda screen: _show(found, screen))
+    click.echo(text, nl=False, err=page == STANDARD_OUTPUT)
 
 
-def _check_folder(page: Path) -> None:
+def _check_folder(name: str) -> None:
     """Raises UsageError if no file can be made there: a replay may take long, and its report would be lost."""
-    if not page.exists() and not os.access(page.parent, os.W_OK):
+    page = Path(name)
+    if name != STANDARD_OUTPUT and not page.exists() and not os.access(page.parent, os.W_OK):
         why = "may not be written" if page.parent.is_dir() else "is no folder"
         raise click.UsageError(f"--report {page}: {page.parent} {why}")
 
 
-def _write(page: Path, text: str) -> None:
+def _write(page: str, text: str) -> None:
     """Raises GanglineError."""
     try:
-        write_whole(page, text.encode())
+        write_to(page, text.encode())
+    except BrokenPipeError:  # nobody reads it to its end, which is no failure to tell of
+        raise
     except OSError as error:
         raise GanglineError(f"--report {page}: cannot be written: {error.strerror or error}") from None
 

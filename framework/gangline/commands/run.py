@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import socket
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -25,6 +26,7 @@ from gangline.commands.reaching import component_credentials
 from gangline.deadline import GANG_SECONDS, POD_SECONDS
 from gangline.kube.client import HttpClient
 from gangline.kube.interface import Client
+from gangline.loop.room import Rests
 from gangline.loop.scheduler import Options, Scheduler
 from gangline.process import logs
 from gangline.process.beside import Beside
@@ -152,6 +154,7 @@ def run(
         pod_deadline=pod_deadline,
         gang_deadline=gang_deadline,
         tells_expected_nodes=gates[EXPECTED_NODES],
+        rest=Rests(time.sleep),
     )
     connection = kubeconfig or configuration.client_connection.kubeconfig or None
     program = RunProgram(configuration, [*map(Path, files)], election, connection, endpoints, hang_limit, settings)

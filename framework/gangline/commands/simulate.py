@@ -37,7 +37,7 @@ _MOST_SAMPLES = 10_000
 
 
 @click.command()
-@click.argument("manifests", nargs=-1, type=click.Path(exists=True), metavar="[MANIFEST...]")
+@click.argument("manifests", nargs=-1, type=options.InputFile(exists=True), metavar="[MANIFEST...]")
 @about_cluster
 @options.CONFIG
 @options.PROFILE
@@ -63,10 +63,10 @@ def simulate(
 ) -> None:
     """Schedule the objects in YAML files or folders without a cluster, or say what changes of a cluster would lead to.
 
-    The simulation creates the pods of Jobs, Deployments, ReplicaSets and StatefulSets. Time is virtual: an hour passes
-    in seconds. The simulation uses the profiles among the files, unless an option names others. A line of output names
-    each document that is no object. The annotation gangline.dev/arrive-seconds on an object says after how many seconds
-    the object is created.
+    `-` is standard input. The simulation creates the pods of Jobs, Deployments, ReplicaSets and StatefulSets. Time is
+    virtual: an hour passes in seconds. The simulation uses the profiles among the files, unless an option names others.
+    A line of output names each document that is no object. The annotation gangline.dev/arrive-seconds on an object says
+    after how many seconds the object is created.
 
     With --from-cluster or --snapshot the simulation starts from a cluster, which is only read, and runs twice: without
     and with the changes, which are manifests, --drain, --add-nodes, --profile and --config. The output is the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from gangline.explain.snapshots import RecordedClient, RecordingClient, Snapshot
 from gangline.kube.interface import Client
 from gangline.plurals import many
 from gangline.process import interrupting
-from gangline.process.whole_files import is_special, write_whole
+from gangline.process.whole_files import STANDARD_OUTPUT, is_special, write_to
 
 
 @click.group()
@@ -30,22 +31,28 @@ def snapshot() -> None:
 
 
 @snapshot.command(short_help="List the cluster once, and write FILE.")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @options.CONFIG
 @options.PROFILE
 @options.SCHEDULER
 @options.connection
-def save(connection: Connection, file: Path, files: Sequence[str], profile: str | None, scheduler: str | None) -> None:
-    """List the cluster once, and write FILE; `whatif` and `explain` ask it with --snapshot FILE. Nothing is changed.
+def save(connection: Connection, file: str, files: Sequence[str], profile: str | None, scheduler: str | None) -> None:
+    """List the cluster once, and write FILE, or standard output for `-`. Nothing is changed.
+
+    `whatif`, `explain` and `simulate` ask the file with --snapshot FILE.
 
     The file has the objects as Gangline reads them, and the profiles: those of the running scheduler or, if the
     scheduler does not answer, the installed ones.
     """
+    if file == STANDARD_OUTPUT and sys.stdout.isatty():
+        raise click.UsageError("a snapshot is no text for a terminal: name a file, or redirect standard output")
     taken, _ = interrupting.run(take_live(files, profile, scheduler, connection))
     size = write(file, taken)
     objects = sum(len(listed.items) for listed in taken.lists)
     # What is written to a pipe may be standard output.
-    click.echo(f"{file}: {many(objects, 'object')}, {many(size, 'byte')}", err=is_special(file))
+    is_output = file == STANDARD_OUTPUT
+    where = "standard output" if is_output else file
+    click.echo(f"{where}: {many(objects, 'object')}, {many(size, 'byte')}", err=is_output or is_special(Path(file)))
 
 
 async def take_live(
@@ -65,11 +72,13 @@ async def take(client: Client, by: Judges, clock: Clock | None = None) -> Snapsh
     return recorder.snapshot(clock.now(), by.configuration, by.source)
 
 
-def write(file: Path, taken: Snapshot) -> int:
-    """Write the file, for its owner alone; returns its size. Raises ConfigError."""
+def write(file: str | Path, taken: Snapshot) -> int:
+    """Write the file, for its owner alone, or standard output for `-`; returns its size. Raises ConfigError."""
     data = encode(taken)
     try:
-        write_whole(file, data, is_private=True)
+        write_to(str(file), data, is_private=True)
+    except BrokenPipeError:  # nobody reads it to its end, which is no failure to tell of
+        raise
     except OSError as error:
         raise ConfigError(str(file), "", f"cannot be written: {error.strerror}") from error
     return len(data)

@@ -16,6 +16,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -76,7 +78,6 @@ class GroupCycle:
         now: float,
         allowed: BoolColumn | None = None,
     ) -> None:
-        self._allowed = allowed
         self._unit = unit
         self._group = group
         self._runtime = runtime
@@ -84,6 +85,9 @@ class GroupCycle:
         self._nominations = self._of_others(nominations)
         self._members = members
         self._now = now
+        # Neither the filler nor the attempt refers to this cycle, so all of them are freed without the collector.
+        self._asked = unit, group, members, runtime, cache, self._nominations, now, allowed
+        self._feasible = partial(_feasible, runtime, cache, self._nominations, allowed)
         self._deadline = runtime.evaluator.deadline
         self._said: list[str] = []
         self._score = 1.0
@@ -138,16 +142,10 @@ class GroupCycle:
             needed=Progress.of(self._group, len(placed)).needed,
             placed=placed,
             waited=self._now - (self._unit.added if self._unit.complete is None else self._unit.complete),
-            refit=self._refit,
+            refit=partial(_refit, *self._asked),
             deadline=self._deadline,
         )
         return self._attempt
-
-    def _feasible(self, pod: PodInfo) -> Filtered:
-        filtered = find_feasible(pod, self._runtime, self._cache, self._nominations)
-        if self._allowed is not None:
-            filtered.feasible = filtered.feasible & self._allowed
-        return filtered
 
     def _role(self, subgroup: str, pods: list[PodInfo]) -> Role:
         # If a pod can be placed only after other members, only filling tells which nodes accept the pod.
@@ -207,20 +205,6 @@ class GroupCycle:
                 if decided is not None:
                     return decided
         return None
-
-    def _refit(self) -> Mapping[str, int] | None:
-        """See `GroupAttempt.refit`."""
-        other = GroupCycle(
-            self._unit,
-            self._group,
-            self._members,
-            self._runtime,
-            self._cache,
-            self._nominations,
-            self._now,
-            self._allowed,
-        )
-        return to_the_end(other.fit())
 
     def fit(self) -> Steps[Mapping[str, int] | None]:
         """The rows to which the members would go on the columns as they are, by pod UID; None if there is no room."""
@@ -394,3 +378,17 @@ class GroupCycle:
         attempt = self._attempt
         said = dict.fromkeys([*attempt.messages, *self._said])
         return why_none(attempt, said, self._filtered, diagnoses, self._cache.nodes.count)
+
+
+def _feasible(
+    runtime: Runtime, cache: Cache, nominations: Nominations, allowed: BoolColumn | None, pod: PodInfo
+) -> Filtered:
+    filtered = find_feasible(pod, runtime, cache, nominations)
+    if allowed is not None:
+        filtered.feasible = filtered.feasible & allowed
+    return filtered
+
+
+def _refit(*asked: Any) -> Mapping[str, int] | None:
+    """See `GroupAttempt.refit`; `asked` are the arguments of `GroupCycle`."""
+    return to_the_end(GroupCycle(*asked).fit())

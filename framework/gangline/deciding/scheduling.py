@@ -155,8 +155,10 @@ def _unschedulable(unit: Unit, runtime: Runtime, filtered: Filtered) -> Rejectio
     if filtered.status is not None and filtered.status.code is Code.ERROR:
         return Rejection(unit, unit.pod, filtered.status.message, frozenset(), "", is_error=True)
     diagnosis = runtime.evaluator.diagnose(filtered)
-    plugins = runtime.reject(diagnosis)
-    rejection = Rejection(unit, unit.pod, diagnosis.message(), plugins, kind=kind_of(unit.pod, runtime, plugins))
+    tally = diagnosis.tally() if filtered.status is None else ()
+    plugins = runtime.reject(diagnosis, diagnosis.plugins(tally))
+    message = diagnosis.message(tally)
+    rejection = Rejection(unit, unit.pod, message, plugins, kind=kind_of(unit.pod, runtime, plugins))
     if not diagnosis.nodes.count:
         return replace(rejection, nominated_node_name="")
     try:

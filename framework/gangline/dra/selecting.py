@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gangline.deadline import NO_DEADLINE, Deadline
+from gangline.deadline import NO_DEADLINE, Deadline, DeadlineBlock
 from gangline.dra.properties import Codes, Properties
 from gangline.dra.reading import SHAREABLE
 from gangline.dra.rows import Kinds, RowColumn, RowNumbers, kinds
@@ -85,22 +85,6 @@ def compile_selector(expression: str) -> SelectorProgram:
 def compile_with_lists(expression: str) -> SelectorProgram:
     """As `compile_selector`, for devices whose attributes may be lists (DRAListTypeAttributes)."""
     return _Selector(expression, has_lists=True)
-
-
-class _Within:
-    """The block of `Selectors.within`. Devices of a gang are given in one block each, and a generator takes longer."""
-
-    __slots__ = ("_deadline", "_selectors")
-
-    def __init__(self, selectors: Selectors, deadline: Deadline) -> None:
-        self._selectors = selectors
-        self._deadline = deadline
-
-    def __enter__(self) -> None:
-        self._deadline = self._selectors.exchange(self._deadline)
-
-    def __exit__(self, *_: object) -> None:
-        self._selectors.exchange(self._deadline)
 
 
 class _DeviceKinds:
@@ -180,7 +164,7 @@ class Selectors:
         """A block in which verdicts, and work that calls `check`, raise DeadlineExceeded when they take longer; the
         verdicts so far are kept.
         """
-        return _Within(self, deadline)
+        return DeadlineBlock(self.exchange, deadline)
 
     def exchange(self, deadline: Deadline) -> Deadline:
         """From now on this deadline counts; returns the one that counted before."""

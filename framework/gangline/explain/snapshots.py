@@ -2,13 +2,14 @@
 
 A recorder wraps the client while a cluster is listed, and keeps each request with its answer. Later a snapshot answers
 the same requests. Objects are kept as the structs of `model` have them, so a snapshot has no fields that Gangline does
-not read: no env, args and command of containers, and no Secrets. The annotation in which kubectl keeps whole manifests
-is left out.
+not read: no env, args and command of containers, and no Secrets. Annotations in which kubectl and other tools keep
+whole manifests are left out.
 """
 
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from io import BytesIO
@@ -27,7 +28,17 @@ API_VERSION = "gangline.dev/v1alpha1"
 KIND = "ClusterSnapshot"
 _MOST_BYTES = 2**31
 """Bytes of a snapshot before compression, at most."""
-_UNREAD = "kubectl.kubernetes.io/last-applied-configuration"
+_UNREAD = frozenset(
+    {
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "kapp.k14s.io/original",
+        "objectset.rio.cattle.io/applied",
+        "banzaicloud.com/last-applied",
+    }
+)
+"""The annotations in which kubectl, kapp, Rancher and the operators of Banzai keep manifests; some compress them."""
+_MANIFEST = re.compile(r'"(?:containers|initContainers|ephemeralContainers|env|envFrom)"\s*:\s*\[')
+"""What an annotation has in which another tool keeps a manifest of pods."""
 
 
 class SnapshotList(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -179,10 +190,8 @@ def _name(resource: Resource[Any]) -> str:
 
 
 def _shareable(data: dict[str, Any]) -> dict[str, Any]:
-    """The object without kubectl's annotation of its manifest, which has env, args and command of containers."""
+    """The object without annotations of its manifest, which has env, args and command of containers."""
     metadata = data.get("metadata", {})
     annotations = metadata.get("annotations") or {}
-    if _UNREAD in annotations:
-        kept = {key: value for key, value in annotations.items() if key != _UNREAD}
-        return {**data, "metadata": {**metadata, "annotations": kept}}
-    return data
+    kept = {key: value for key, value in annotations.items() if key not in _UNREAD and not _MANIFEST.search(value)}
+    return data if len(kept) == len(annotations) else {**data, "metadata": {**metadata, "annotations": kept}}

@@ -27,6 +27,7 @@ from gangline.api.plugin import Clock
 from gangline.deciding.group_decisions import GroupDecision
 from gangline.deciding.scheduling import Decision
 from gangline.failpoints import failpoint
+from gangline.loop.room import BindingRoom
 from gangline.loop.workers import BindingJob, ProfileListener, Workers
 from gangline.status import SKIP, SUCCESS, Code, Status, unschedulable
 from gangline.telemetry.metrics import Metrics
@@ -55,8 +56,9 @@ class Binder:
         group_listener: GroupListener | None = None,
         expect: Expect | None = None,
         profile_listener: ProfileListener | None = None,
+        rest: Callable[[], None] | None = None,
     ) -> None:
-        """`concurrency` is the number of places of each profile."""
+        """`concurrency` is the number of places of each profile; for `rest` see `loop.room`."""
         self._listener = listener
         self._group_listener = group_listener
         self._profile_listener = profile_listener or ProfileListener()
@@ -74,8 +76,7 @@ class Binder:
         self._behind_barrier = 0
         self._is_finishing = False
         self._finished = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
+        self._room = BindingRoom(rest)
 
     @property
     def pending(self) -> int:
@@ -155,8 +156,7 @@ class Binder:
         return workers
 
     def _look_at_room(self) -> None:
-        has_room = all([workers.has_room for workers in self._workers.values()])
-        (self._room.set if has_room else self._room.clear)()
+        self._room.is_there(all([workers.has_room for workers in self._workers.values()]))
 
     def _enqueue(self, decision: Decision, job: BindingJob) -> None:
         self.workers_of(decision.runtime.name).enqueue(job)
@@ -217,6 +217,7 @@ class Binder:
 
     def _ended(self) -> None:
         """A piece of work has ended."""
+        self._room.work_ended()
         if self._is_finishing and not self.pending and not self.slow and not self._behind_barrier:
             self._finished.set()
 
@@ -230,8 +231,7 @@ class Binder:
         await self._bind(decision, may_take_long=flight.is_success)
 
     async def _bind(self, decision: Decision, may_take_long: bool = False) -> None:
-        start = self._clock.monotonic()
-        status = SUCCESS
+        start, status = self._clock.monotonic(), SUCCESS
         if decision.runtime.has_pre_binds(decision.cycle):
             status = await self._pre_bind(decision, may_take_long)
         if status.is_success:

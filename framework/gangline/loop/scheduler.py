@@ -99,6 +99,8 @@ class Options(msgspec.Struct, frozen=True):
     """Measures how long the scheduler decides without a pause. With a stopwatch that counts how often it is read, a run
     can be repeated exactly.
     """
+    rest: Callable[[], None] | None = None
+    """A rest of the process while many bindings go on: see `loop.room`."""
     recorder: Callable[[Clock, str], EventRecorder] = EventRecorder
     """Makes the recorder of events and conditions."""
 
@@ -177,6 +179,7 @@ class Scheduler:
             self.outcomes.group_finished,
             ExpectedPlacements(self._client).write if self._options.tells_expected_nodes else None,
             self.outcomes,
+            self._options.rest,
         )
 
     def _new_census(self) -> Census:

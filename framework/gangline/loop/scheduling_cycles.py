@@ -121,11 +121,16 @@ class SchedulingCycles:
         times = (self._queue.next_due(now), self._long.due_in(now, others=False))
         due = min((seconds for seconds in times if seconds is not None), default=None)
         self._woken.clear()
+        late = None if due is None else self._wake_in(due)  # in a third of the time of `asyncio.timeout`
         try:
-            async with asyncio.timeout(due):
-                await self._woken.wait()
-        except TimeoutError:
-            return
+            await self._woken.wait()
+        finally:
+            if late is not None:
+                late.cancel()
+
+    def _wake_in(self, seconds: float) -> asyncio.Handle:
+        loop, wake = asyncio.get_running_loop(), self._woken.set
+        return loop.call_later(seconds, wake) if seconds > 0 else loop.call_soon(wake)
 
     def counts_room(self, runtime: Runtime, now: float) -> Callable[[Unit], bool]:
         """Whether an attempt at a rejected group would only find that the whole cluster has too little room again; the

@@ -1,10 +1,26 @@
-"""Writes a file as a whole or not at all: when the disk is full, what was there before stays."""
+"""Writes a file as a whole or not at all: when the disk is full, what was there before stays.
+
+`-` stands for standard output, as in other programs; a file of this name is `./-`.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
+import sys
 from pathlib import Path
+
+STANDARD_OUTPUT = "-"
+
+
+def write_to(file: str, data: bytes, is_private: bool = False) -> None:
+    """Write a file that a user has named: `write_whole`, or standard output for `-`. Raises OSError."""
+    if file != STANDARD_OUTPUT:
+        write_whole(Path(file), data, is_private)
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def write_whole(file: Path, data: bytes, is_private: bool = False) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from gangline.api.cycle_state import Cycle
 from gangline.api.diagnosis import Diagnosis, RejectedNodes
-from gangline.deadline import Deadline
+from gangline.deadline import Deadline, DeadlineBlock
 from gangline.profile.answers import capacity_of, codes_of
 from gangline.profile.entries import Filtered
 from gangline.profile.implementations import CompiledProfile, Implementation
@@ -37,22 +37,6 @@ _KEPT_BYTES = 64 * 1024 * 1024
 """For the entries of all identities: at 5,000 nodes, 200 with scores or 1,500 without. On a large cluster `Kept` takes
 more, if more identities come again.
 """
-
-
-class _Within:
-    """The block of `Evaluator.within`: without a generator it takes a third of the time."""
-
-    __slots__ = ("_before", "_deadline", "_evaluator")
-
-    def __init__(self, evaluator: Evaluator, deadline: Deadline) -> None:
-        self._evaluator = evaluator
-        self._deadline = deadline
-
-    def __enter__(self) -> None:
-        self._before, self._evaluator.deadline = self._evaluator.deadline, self._deadline
-
-    def __exit__(self, *_: object) -> None:
-        self._evaluator.deadline = self._before
 
 
 class Evaluator(Scoring):
@@ -87,9 +71,13 @@ class Evaluator(Scoring):
         self.members = Preparing(nodes, self._pre_cycle, remembering, identifying)
         self._pre_filter_order = {impl.name: n for n, impl in enumerate(pre_filters)}
 
-    def within(self, deadline: Deadline) -> _Within:
+    def within(self, deadline: Deadline) -> DeadlineBlock:
         """Sets the deadline for everything that is evaluated in this block."""
-        return _Within(self, deadline)
+        return DeadlineBlock(self._exchange, deadline)
+
+    def _exchange(self, deadline: Deadline) -> Deadline:
+        before, self.deadline = self.deadline, deadline
+        return before
 
     def likenesses(
         self, pods: Sequence[PodInfo], annotations: Sequence[Mapping[str, str]]

@@ -180,7 +180,7 @@ class Kept:
             scores = None
         row, cycle = entry.log.only_row(entry.position), Cycle(entry.shared)
         if 0 <= row < self._nodes.size:
-            view = self._nodes.view(slice(row, row + 1))
+            view = self._nodes.view_of_one(row)
             self._evaluate_row(entry, cycle, pod, view, row)
             if scores is not None:
                 score_row(entry, scores, cycle, pod, view, row)

@@ -15,8 +15,6 @@ from __future__ import annotations
 import itertools
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -42,7 +40,7 @@ MOST_OF_NAME = 200
 """Characters of an object's name that its events' names begin with; the API server takes 253 in all."""
 
 
-class _Key(NamedTuple):
+class _Key(msgspec.Struct, frozen=True, gc=False):
     uid: str
     kind: str
     reason: str
@@ -50,8 +48,7 @@ class _Key(NamedTuple):
     action: str
 
 
-@dataclass(slots=True)
-class _Saying:
+class _Saying(msgspec.Struct, gc=False):
     regarding: TypedReference
     reporter: str
     first: float

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gangline.api.hints import ClusterEvent
 from gangline.deadline import Deadline
@@ -25,8 +26,7 @@ BURST = 0.05
 """The CPU seconds that hints may take at once."""
 
 
-@dataclass(slots=True)
-class Happened:
+class Happened(msgspec.Struct):
     """One event, with the object before and after."""
 
     event: ClusterEvent

@@ -92,10 +92,10 @@ class Moving:
 
     def move(self, unit: Unit, place: Place, now: float) -> None:
         """Move a unit to another place. Raises ValueError if that place cannot be reached from the unit's place."""
-        before = unit.place
+        before, number, pods = unit.place, len(unit.members), self.pods
         unit.move(place, now)
-        self.pods[before] -= len(unit.members)
-        self.pods[place] += len(unit.members)
+        pods[before] -= number
+        pods[place] += number
         if before is Place.ACTIVE and (alike := self._trials.pop(unit, None)) is not None:
             alike.is_tried = False
             self._next[alike] = None
@@ -230,6 +230,9 @@ class Moving:
 
     def wake(self, now: float) -> bool:
         """Move a slice of the units that are to be moved, or whose time has come; returns whether no unit is left."""
+        if not (self._again or self._next or self.waking or self._longest(now)):
+            self._is_behind = False
+            return True  # as for nearly every unit; the generators take as long as the rest of taking it
         left = SLICE
         for pods in self._due(now):
             left -= max(1, pods)
@@ -246,12 +249,17 @@ class Moving:
         for unit in self.waking.to_look_at(now):
             self._look_at(unit, now)
             yield len(unit.members)
-        while (first := self.wanting.longest()) is not None and first.entered + self.settings.max_unschedulable <= now:
+        while (first := self._longest(now)) is not None:
             self.try_again(first, now)
             yield len(first.members)
         for unit in self._alone(now):
             yield len(unit.members)
         yield from self._firsts(now)
+
+    def _longest(self, now: float) -> Unit | None:
+        """The unit that was rejected the longest time ago, if it has waited for so long that it is tried anyway."""
+        first = self.wanting.longest()
+        return first if first is not None and first.entered + self.settings.max_unschedulable <= now else None
 
     def _alone(self, now: float) -> Iterator[Unit]:
         """Move the units without a kind that something may help, one at each step."""

@@ -97,6 +97,8 @@ class Nominated:
 
     def nominate(self, pod: PodInfo, node: str) -> None:
         """The pod is meant for this node; "" takes the nomination back."""
+        if not (node or self._meant or self._keeping):
+            return  # nobody is nominated, as in most clusters
         self._meant.pop(pod.uid, None)
         if node:
             self._meant[pod.uid] = (pod, node)

@@ -176,6 +176,10 @@ class SchedulingQueue:
             self._moving.resize(unit, members or late)
             self._moving.look_again(unit)
             return
+        self._end(unit, key)
+
+    def _end(self, unit: Unit, key: str) -> None:
+        """No member of a unit waits any more."""
         self._units.pop(key, None)
         self._groups.pop(key, None)
         self._flights.land(key)
@@ -253,7 +257,13 @@ class SchedulingQueue:
 
     def done(self, unit: Unit) -> None:
         """The unit was bound and no longer waits."""
-        self.leave(unit, {pod.uid for pod in unit.members})
+        if unit.group or unit.late or len(unit.members) > 1 or unit.place is Place.GONE:
+            self.leave(unit, {pod.uid for pod in unit.members})
+            return
+        (pod,) = unit.members
+        self._unit_of.pop(pod.uid, None)
+        self.nominations.nominate(pod, "")
+        self._end(unit, pod.uid)
 
     def leave(self, unit: Unit, uids: Container[str]) -> bool:
         """Some members of a unit were bound. Returns whether other members are left; `requeue` puts them back."""

@@ -33,6 +33,10 @@ class Waking:
         """When a heap has more entries than this, its void entries are dropped."""
         self._number = itertools.count()
 
+    def __bool__(self) -> bool:
+        """Whether there are entries, void ones included."""
+        return bool(self._backoff or self._timers)
+
     def back_off(self, unit: Unit) -> None:
         """The unit backs off until `unit.due`."""
         heapq.heappush(self._backoff, (unit.due, next(self._number), unit))

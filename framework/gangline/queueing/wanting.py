@@ -14,6 +14,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import msgspec
+
 from gangline.api.hints import ANY_EVENT, ClusterEvent, EventHint, Hint, OwnEvent
 from gangline.deadline import Deadline
 from gangline.queueing.alike import Alike, SortKey
@@ -44,13 +46,12 @@ class _Waiting:
     """The other unschedulable units by kind."""
 
 
-@dataclass(slots=True)
-class Helped:
+class Helped(msgspec.Struct):
     """The units that an event may help."""
 
-    alone: list[Unit] = field(default_factory=list)
+    alone: list[Unit] = msgspec.field(default_factory=list)
     """Units to try or to ask about again."""
-    alike: list[Alike] = field(default_factory=list)
+    alike: list[Alike] = msgspec.field(default_factory=list)
     """Units to wake one by one."""
 
 

@@ -17,14 +17,16 @@ import numpy as np
 from gangline import model
 from gangline.errors import InvalidObject
 from gangline.groups.gpu_count import gpus_of
-from gangline.kube.resources import PDBS
-from gangline.plurals import listed
+from gangline.kube.resources import PDBS, RESOURCE_CLAIMS
+from gangline.overview.claim_use import claim_names
+from gangline.plurals import listed, many
 from gangline.remedies.bisecting import first_that_does
 from gangline.remedies.domains import domains_of, sums
 from gangline.remedies.holders import Holder, HolderColumns, holders_of
 from gangline.remedies.remedy import Remedy, RemedyCost, RemedyKind
 from gangline.remedies.trying import Trial
 from gangline.state import requests
+from gangline.state.cache import Cache
 from gangline.state.node_view import Int64Column
 from gangline.state.pods import PodInfo
 from gangline.state.selectors import compile_selector
@@ -191,6 +193,8 @@ def _freed(trial: Trial, vacancy: Vacancy) -> Remedy:
                 amounts[resource] = amounts.get(resource, 0) + pod.cls.requests.real[resource]
     gpus = sum(gpus_of(pod, trial.cache) for pod in pods if site.rows[pod.row])
     values: dict[str, Any] = {"level": site.level, "domain": site.name, "gpus": gpus, "amounts": amounts}
+    if any(claim_names(pod) for pod in trial.pods):
+        values["devices"] = _devices_of([pod for pod in pods if site.rows[pod.row]], trial.cache)
     sentence = f"{awaited(values)}, for example when {listed(names)} {'ends' if len(names) == 1 else 'end'}."
     return Remedy(
         RemedyKind.FREE_ROOM,
@@ -200,12 +204,20 @@ def _freed(trial: Trial, vacancy: Vacancy) -> Remedy:
     )
 
 
+def _devices_of(pods: Sequence[PodInfo], cache: Cache) -> int:
+    """The number of devices that the ResourceClaims of some pods have."""
+    claims = {(pod.namespace, name) for pod in pods for name in claim_names(pod)}
+    found: list[model.ResourceClaim | None] = [cache.store(RESOURCE_CLAIMS).get(name, space) for space, name in claims]
+    return sum(len(claim.status.results) for claim in found if claim is not None)
+
+
 def awaited(values: Mapping[str, Any]) -> str:
     """The beginning of the sentence of a FreeRoom with these values, which names no pod."""
     gpus, domain = values["gpus"], values["domain"]
-    what = f"{gpus} GPUs" if gpus > 1 else "1 GPU" if gpus else _other(values["amounts"])
+    devices = values.get("devices", 0)
+    what = many(gpus, "GPU") if gpus else many(devices, "device") if devices else _other(values["amounts"])
     where = f" of {values['level']} {domain}" if domain else ""
-    return f"Wait until {what}{where} {'comes' if what == '1 GPU' else 'come'} free"
+    return f"Wait until {what}{where} {'comes' if (gpus or devices) == 1 else 'come'} free"
 
 
 def _other(amounts: Mapping[str, int]) -> str:

@@ -14,8 +14,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 
+from gangline import model
 from gangline.api.pod_group import PodGroup
 from gangline.deadline import Deadline, exceeded
 from gangline.deciding.group_filling import to_the_end
@@ -27,6 +29,7 @@ from gangline.groups.progress import Progress
 from gangline.profile.runtime import Runtime
 from gangline.queueing.nominating import Nominations
 from gangline.queueing.units import Unit
+from gangline.remedies.rewriting import rewritten
 from gangline.state.cache import Cache
 from gangline.state.node_view import Int64Column
 from gangline.state.pods import PodInfo
@@ -38,6 +41,8 @@ SECONDS = 1.0
 """CPU seconds of one finder, at most."""
 _MOST_KINDS = 16
 """Kinds of pods of one unit, at most, for which the verdicts of plugins are read."""
+_HIGHEST = 2**31 - 1
+"""The highest priority of a pod, that of system components included."""
 Change = Callable[[PodGroup], PodGroup]
 _T = TypeVar("_T")
 
@@ -130,10 +135,14 @@ class Trial:
         return self._asked(partial(self._capacity, change), nothing)
 
     def might_do(self) -> BoolColumn:
-        """The nodes that one pod of the unit might be placed on if they were empty, according to the filter plugins."""
-        kinds = {pod.cls.id: pod for pod in self.pods}
+        """The nodes that one pod of the unit might be placed on if they were empty, according to the filter plugins.
+
+        They are asked about pods of the highest priority: some plugins call a node hopeless if the pod may not preempt
+        those who hold devices there.
+        """
+        kinds = list({pod.cls.id: pod for pod in self.pods}.values())[:_MOST_KINDS]
         found: BoolColumn = np.zeros(self.cache.nodes.size, dtype=np.bool_)
-        for pod in list(kinds.values())[:_MOST_KINDS]:
+        for pod in rewritten(kinds, _with_highest_priority, self.cache) or kinds:
             found |= self._asked(partial(self._might_do, pod), found)
         return found
 
@@ -171,3 +180,7 @@ class Trial:
         except GanglineError as error:
             self.is_cut = self.is_cut or exceeded(error)
             return otherwise
+
+
+def _with_highest_priority(spec: model.PodSpec) -> model.PodSpec:
+    return msgspec.structs.replace(spec, priority=_HIGHEST, preemption_policy="PreemptLowerPriority")

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from gangline.replay.trace import WHOLE, TraceJob, TraceNode
@@ -23,8 +24,7 @@ MOST_KINDS = 32
 """Kinds of pods for which fragmentation is computed, at most: the most frequent ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodAmounts:
+class PodAmounts(msgspec.Struct, frozen=True, eq=False):
     """The amounts that a pod uses, and the devices that it has."""
 
     row: int

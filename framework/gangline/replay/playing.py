@@ -214,6 +214,7 @@ class Player:
 
     def _ended(self, this: Run) -> None:
         """The pods of a job have run for their time."""
+        this.end = None  # this timer refers to the job
         self._running -= 1
         self._ended_one.set()
         self._leave(this)

@@ -9,6 +9,7 @@ from gangline.clock import rfc3339
 from gangline.simulate.history import Data
 
 DEFAULT_GRACE = 30  # seconds
+_COUNTED = "ExactCount"
 DEFAULT_PODS = 110  # pods per node, what a kubelet registers unless told otherwise
 
 
@@ -38,6 +39,40 @@ def default_node(node: Data) -> Data:
     metadata = dict(node["metadata"])
     metadata["labels"] = {"kubernetes.io/hostname": metadata["name"], **metadata.get("labels", {})}
     return {**node, "metadata": metadata, "status": status}
+
+
+def default_claim(claim: Data) -> Data:
+    """The ResourceClaim with its defaults: each request asks for a number of devices, one unless it says how many."""
+    return {**claim, "spec": _claim_spec(claim["spec"])} if claim.get("spec") else claim
+
+
+def default_claim_template(template: Data) -> Data:
+    """The ResourceClaimTemplate with the defaults of its claims."""
+    made = template.get("spec") or {}
+    if not made.get("spec"):
+        return template
+    return {**template, "spec": {**made, "spec": _claim_spec(made["spec"])}}
+
+
+def _claim_spec(spec: Mapping[str, Any]) -> Data:
+    devices = spec.get("devices") or {}
+    if not devices.get("requests"):
+        return dict(spec)
+    return {**spec, "devices": {**devices, "requests": [_request(each) for each in devices["requests"]]}}
+
+
+def _request(request: Mapping[str, Any]) -> Data:
+    result = dict(request)
+    if result.get("exactly") is not None:
+        result["exactly"] = _counted(result["exactly"])
+    if result.get("firstAvailable"):
+        result["firstAvailable"] = [_counted(each) for each in result["firstAvailable"]]
+    return result
+
+
+def _counted(asked: Mapping[str, Any]) -> Data:
+    mode = asked.get("allocationMode") or _COUNTED
+    return {**asked, "allocationMode": mode, **({"count": asked.get("count") or 1} if mode == _COUNTED else {})}
 
 
 def with_condition(status: Mapping[str, Any], condition: Mapping[str, Any], now: float) -> Data:

@@ -10,9 +10,18 @@ from typing import Any
 from gangline.api.plugin import Clock
 from gangline.clock import rfc3339
 from gangline.kube.interface import EventType
-from gangline.kube.resources import GPU_CLAIMS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, RESOURCE_CLAIMS, Resource
+from gangline.kube.resources import (
+    GPU_CLAIMS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    Resource,
+)
 from gangline.simulate import claim_entries, claim_rules, refusals
-from gangline.simulate.defaulting import default_node, default_pod
+from gangline.simulate.defaulting import default_claim, default_claim_template, default_node, default_pod
 from gangline.simulate.history import Change, Data, History, Revision, revision
 from gangline.simulate.merging import Path
 from gangline.simulate.validating import faults
@@ -120,7 +129,7 @@ class Objects:
         old = collection.current(key)
         metadata = data["metadata"]
         check_preconditions(collection.resource, old, metadata.get("uid"), metadata.get("resourceVersion"))
-        new = _whole(old.data, data, subresource)
+        new = _with_counts(collection.resource, _whole(old.data, data, subresource))
         if new == old.data:
             return old
         if collection.resource == RESOURCE_CLAIMS and (why := claim_rules.fault(old.data, new)):
@@ -180,7 +189,7 @@ class Objects:
         if resource == NODES:
             return default_node(data)
         if resource != PODS:
-            return data
+            return _with_counts(resource, data)
         name = data.get("spec", {}).get("priorityClassName", "")
         if name and self.priority_class(name) is None:
             raise refusals.no_priority_class(data["metadata"]["name"], name)
@@ -208,6 +217,13 @@ class Objects:
             number, letter = divmod(number, len(LETTERS))
             letters.append(LETTERS[letter])
         return "".join(letters)
+
+
+def _with_counts(resource: Resource[Any], data: Data) -> Data:
+    """A claim or its template with the numbers of devices that an API server adds at every write; else the data."""
+    if resource == RESOURCE_CLAIMS:
+        return default_claim(data)
+    return default_claim_template(data) if resource == RESOURCE_CLAIM_TEMPLATES else data
 
 
 def check_preconditions(resource: Resource[Any], old: Revision, uid: str | None, resource_version: str | None) -> None:

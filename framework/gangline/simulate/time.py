@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
-from weakref import WeakSet
+from weakref import ref
 
 from gangline.errors import GanglineError
 from gangline.process.ending import named
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 EPOCH = 1767225600.0
 """The default start of virtual time, in seconds since 1970: 2026-01-01T00:00:00Z."""
 NAMED = 8  # waiting tasks that an error names
+_FEW_TASKS = 64
 
 Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
@@ -111,7 +112,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._virtual = clock
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._order = itertools.count()
-        self._tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self._tasks: list[ref[asyncio.Task[Any]]] = []
+        """All tasks that are not done, in the order in which they were created, and some that are."""
+        self._most_tasks = _FEW_TASKS
         self.fired = 0
         """How many timers have been fired so far."""
         super().__init__(_NoSelector(self._move_on))
@@ -123,14 +126,17 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def create_task(self, coro: Any, **more: Any) -> asyncio.Task[Any]:
         """Runs the coroutine as a task of this loop."""
         task: asyncio.Task[Any] = super().create_task(coro, **more)
-        self._tasks.add(task)
+        self._tasks.append(ref(task))  # a WeakSet takes three times as long
+        if len(self._tasks) > self._most_tasks:
+            self._tasks = [ref(each) for each in self.tasks()]
+            self._most_tasks = _FEW_TASKS + 2 * len(self._tasks)
         return task
 
     def tasks(self) -> list[asyncio.Task[Any]]:
         """The tasks that are not done. `asyncio.all_tasks` walks those of all loops that the process has ever had, for
         as long as the collector has not freed them: 3 % of the time of thousands of simulations.
         """
-        return [task for task in self._tasks if not task.done()]
+        return [task for each in self._tasks if (task := each()) is not None and not task.done()]
 
     def call_at(
         self,
@@ -142,6 +148,22 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Calls back at a moment of virtual time."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         heapq.heappush(self._timers, (when, next(self._order), handle))
+        return handle
+
+    def call_soon(
+        self,
+        callback: Callable[[*Arguments], object],
+        *args: *Arguments,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        """Calls back as soon as this step is over; a shorter way than asyncio's own, which a replay takes 12 times for
+        each pod.
+        """
+        own: Any = self  # what loops have of asyncio is not listed
+        if own._closed or own._debug:
+            return super().call_soon(callback, *args, context=context)
+        handle = asyncio.Handle(callback, args, self, context)
+        own._ready.append(handle)
         return handle
 
     def call_soon_threadsafe(

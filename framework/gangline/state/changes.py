@@ -147,6 +147,19 @@ class Changes:
         return kinds
 
 
+def note_in_both(one: Changes, other: Changes, row: int, kind: int) -> None:
+    """As `note_valid` in two logs, in two thirds of the time: each step of each trial does this."""
+    log, others = one._log, other._log
+    log.append(row)
+    one.position = one._after[kind] = one.position + 1
+    others.append(row)
+    other.position = other._after[kind] = other.position + 1
+    if len(log) > 2 * one._keep:
+        one._forget_some()
+    if len(others) > 2 * other._keep:
+        other._forget_some()
+
+
 def valid_row(row: int) -> int:
     """The row as a number. Raises TypeError or ValueError if it is invalid."""
     row = operator.index(row)

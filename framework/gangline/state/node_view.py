@@ -141,7 +141,7 @@ class NodeView:
 
     def at_row(self, row: int) -> NodeView:
         """A view over one row of the cluster."""
-        return NodeView(self._nodes, slice(row, row + 1))
+        return OneNodeView(self._nodes, row)
 
     @property
     def count(self) -> int:
@@ -202,16 +202,16 @@ class NodeView:
         return allocatable, read_only(allocatable - self.free_of(resources))
 
     def allocatable_of(self, resources: tuple[str, ...]) -> Int64Column:
-        """Allocatable amounts of several resources, one row per resource."""
+        """Allocatable amounts of several resources, one row per resource; nobody may change the array."""
         return self._of(self._nodes.allocatable, resources)
 
     def free_of(self, resources: tuple[str, ...]) -> Int64Column:
-        """What is left of several resources, one row per resource."""
+        """What is left of several resources, one row per resource; nobody may change the array."""
         return self._of(self._nodes.free, resources)
 
-    def _of(self, amounts: Int64Column, resources: tuple[str, ...]) -> Int64Column:
+    def _of(self, columns: Int64Column, resources: tuple[str, ...]) -> Int64Column:
         rows, index = self._nodes.axis.rows(resources), self.index
-        return amounts[rows if isinstance(rows, slice) or isinstance(index, slice) else rows[:, None], index]
+        return columns[rows if isinstance(rows, slice) or isinstance(index, slice) else rows[:, None], index]
 
     def amounts_of_one(self, resources: tuple[str, ...]) -> tuple[list[int], list[int]]:
         """As `amounts`, as lists of plain numbers, for the only node of the view; takes a fifth of the time."""
@@ -258,3 +258,34 @@ class NodeView:
     def _row(self, i: int) -> int:
         index = self.index
         return index.start + i if isinstance(index, slice) else int(index[i])
+
+
+class OneNodeView(NodeView):
+    """A view over one row of the cluster, as nearly every decision needs it; it knows the row without looking."""
+
+    __slots__ = ("_only",)
+
+    def __init__(self, nodes: ReadColumns, row: int) -> None:
+        super().__init__(nodes, slice(row, row + 1))
+        self._only = row
+
+    def __len__(self) -> int:
+        return 1
+
+    @property
+    def first(self) -> int:
+        """The row."""
+        return self._only
+
+    def amounts_of_one(self, resources: tuple[str, ...]) -> tuple[list[int], list[int]]:
+        """Allocatable and requested amounts."""
+        return self._nodes.amounts_at(self._only, resources)
+
+    def free_of_one(self, resources: tuple[str, ...]) -> list[int]:
+        """What is left."""
+        return self._nodes.free_at(self._only, resources)
+
+    @property
+    def nonzero_of_one(self) -> tuple[int, int]:
+        """Milli-CPU and bytes requested."""
+        return self._nodes.nonzero_at(self._only)

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from gangline import bounds
 from gangline.model import Node
 from gangline.state import requests
-from gangline.state.changes import NODE, PODS, Changes, valid_kind, valid_row, valid_rows
+from gangline.state.changes import NODE, PODS, Changes, note_in_both, valid_kind, valid_row, valid_rows
 from gangline.state.images import Images
 from gangline.state.labels import Labels
-from gangline.state.node_view import Int32Column, Int64Column, NodeView, Rows
+from gangline.state.node_view import Int32Column, Int64Column, NodeView, OneNodeView, Rows
 from gangline.state.offers import Offers
 from gangline.state.pods import PodInfo
 from gangline.state.resource_axis import ResourceAxis
@@ -125,9 +125,17 @@ class Nodes:
         """A view over all rows, or over these; a slice needs both ends."""
         return NodeView(self, self.everything if rows is None else rows)
 
+    def view_of_one(self, row: int) -> NodeView:
+        """A view over one row."""
+        return OneNodeView(self, row)
+
     def amounts_at(self, row: int, resources: tuple[str, ...]) -> tuple[list[int], list[int]]:
         """Allocatable and requested amounts of one node, one number per resource."""
         places, columns, free = self.axis.places(resources), self._allocatable, self._free_amounts
+        if len(places) == 2:  # as the default profile scores: without comprehensions, which are functions
+            place, another = places
+            whole, other = columns[place][row], columns[another][row]
+            return [whole, other], [whole - free[place][row], other - free[another][row]]
         allocatable = [columns[place][row] for place in places]
         return allocatable, [whole - free[place][row] for whole, place in zip(allocatable, places, strict=True)]
 
@@ -195,8 +203,7 @@ class Nodes:
         nonzero[1][row] += memory
         self.pods_on[row][pod.uid] = pod
         put_on(pod.slot, row)
-        self.changes.note_valid(row, PODS)
-        self.placed.note_valid(row, PODS)
+        note_in_both(self.changes, self.placed, row, PODS)
 
     def place_all(self, pods: Sequence[PodInfo], rows: Sequence[int]) -> None:
         """Put pods of one class on nodes, as `place`, but column by column; `rows` may name a row several times."""
@@ -220,8 +227,7 @@ class Nodes:
         nonzero[1][row] -= memory
         del self.pods_on[row][pod.uid]
         put_on(pod.slot, -1)
-        self.changes.note_valid(row, PODS)
-        self.placed.note_valid(row, PODS)
+        note_in_both(self.changes, self.placed, row, PODS)
 
     def relabel(self, pod: PodInfo, newer: PodInfo) -> None:
         """Replace the record of a pod by one of the same class; afterwards only the newer record says where it is."""
@@ -234,12 +240,13 @@ class Nodes:
         self.relabelled.note_valid(row, PODS)
 
     def _note(self, row: int, kind: int) -> None:
-        self.changes.note_valid(row, kind)
-        self.placed.note_valid(row, kind)
+        note_in_both(self.changes, self.placed, row, kind)
 
     def note(self, row: int, kind: int) -> None:
         """A row has changed. Raises TypeError or ValueError for an invalid row or kind, and notes nothing."""
-        self._note(valid_row(row), valid_kind(kind))
+        if row.__class__ is not int or not 0 <= row < self.size or kind.__class__ is not int or kind != PODS:
+            row, kind = valid_row(row), valid_kind(kind)  # nearly every plugin notes what needs no such look
+        note_in_both(self.changes, self.placed, row, kind)
 
     def note_all(self, rows: Sequence[int], kind: int) -> None:
         """As `note` for each of these rows; if one of them is invalid, none is noted."""

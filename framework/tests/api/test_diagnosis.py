@@ -56,4 +56,7 @@ def test_each_node_counts_for_the_first_plugin_that_rejects_it(
     ]
     assert diagnosis.plugins() == {f"P{number}" for number, _ in met} | ({"Narrower"} if mask is not None else set())
     assert diagnosis.counts() == words
+    tally = diagnosis.tally()
+    assert diagnosis.plugins(tally) == diagnosis.plugins() and diagnosis.counts(tally) == words
+    assert diagnosis.message(tally) == diagnosis.message()
     assert int(diagnosis.resolvable().sum()) == sum(code == 1 for _, code in met)

@@ -99,6 +99,19 @@ def test_nodes_are_either_listed_or_counted(trace: Path, tmp_path: Path) -> None
     assert "--nodes is for a trace without nodes: leave it out, or the list of nodes" in result.stderr
 
 
+def test_a_report_on_standard_output_is_alone_there(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    result = CliRunner().invoke(cli, ["replay", str(trace), "--nodes", "3x8", "--report", "-"])
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith("<!doctype html>") and result.stdout.rstrip().endswith("</html>")
+    assert "PROFILE" in result.stderr
+    assert not (tmp_path / "-").exists()
+
+
 def test_a_report_that_cannot_be_written_is_said_in_one_line(trace: Path) -> None:
     result = CliRunner().invoke(cli, ["replay", str(trace), "--nodes", "3x8", "--report", "/dev/full"])
 

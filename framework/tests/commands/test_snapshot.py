@@ -5,12 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 
-from gangline import config
+from gangline import config, main
 from gangline.api.plugin import Clock
 from gangline.clock import rfc3339
 from gangline.commands.judging import judge
@@ -26,6 +29,8 @@ from gangline.simulate import SimulatedClient
 from gangline.testing.gang_stories import PROFILE, GangCluster
 
 from ..invoking import invoked
+from .cluster_over_http import ClusterOverHttp
+from .terminal import Terminal
 
 GANGS = Judges(config.load(PROFILE, "test"), "test")
 SECRET = "hunter2"
@@ -79,6 +84,31 @@ def test_a_snapshot_has_no_secrets() -> None:
 
     assert '"web"' in text and '"a":"b"' in text
     assert SECRET not in text and '"Secret"' not in text and "last-applied" not in text
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("kapp.k14s.io/original", SECRET),
+        ("objectset.rio.cattle.io/applied", SECRET),
+        ("banzaicloud.com/last-applied", SECRET),
+        ("example.com/manifest", json.dumps({"spec": {"containers": [{"args": [SECRET]}]}})),
+        (
+            "pod.beta.kubernetes.io/init-containers",
+            json.dumps([{"env": [{"name": "TOKEN", "value": SECRET}]}], indent=1),
+        ),
+    ],
+)
+def test_a_snapshot_has_no_manifest_that_a_tool_keeps_in_an_annotation(key: str, value: str) -> None:
+    cluster = GangCluster()
+    metadata = {"name": "web", "annotations": {key: value, "tags": '{"env":"lab"}'}}
+    cluster.server.apply_manifest(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    )
+
+    text = gzip.decompress(encode(taken(cluster))).decode()
+
+    assert SECRET not in text and r'"tags":"{\"env\":\"lab\"}"' in text
 
 
 def test_a_snapshot_says_when_it_was_taken_and_by_which_profiles() -> None:
@@ -213,3 +243,38 @@ def test_a_pod_of_another_namespace_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match=r"pod team/busy-0: there is no such pod; there is default/busy-0$"):
         invoked("explain", "busy-0", "-n", "team", "--snapshot", file)
+
+
+# Standard input and output
+
+
+async def test_a_dash_is_standard_output_and_only_the_snapshot_is_written_there(
+    lab: ClusterOverHttp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lab.add_nodes("n1")
+
+    saved = await lab.run("snapshot", "save", "-", "--profile", "gpu-scheduler")
+
+    assert saved.exit_code == 0, saved.output
+    assert any(listed.items for listed in decode(saved.stdout_bytes, "-").lists if listed.resource == "v1/nodes")
+    assert saved.stderr.startswith("standard output: 5 objects, ")
+    assert not (tmp_path / "-").exists()
+
+
+def test_a_snapshot_is_not_written_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", Terminal())
+
+    with pytest.raises(click.UsageError, match="a snapshot is no text for a terminal: name a file, or redirect"):
+        main.cli(["snapshot", "save", "-"], standalone_mode=False)
+
+
+def test_a_dash_is_standard_input_where_files_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.gz"
+    write(file, taken(in_use()))
+    words = [sys.executable, "-m", "gangline", "whatif", "--gang", "4x8", "--snapshot", "-"]
+
+    with file.open("rb") as snapshot:
+        done = subprocess.run(words, stdin=snapshot, capture_output=True, text=True, check=True, timeout=120)
+
+    assert "would start on" in done.stdout

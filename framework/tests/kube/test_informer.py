@@ -86,6 +86,26 @@ async def test_events_reach_the_handler_in_order(
     assert (informer.resource_version, informer.events) == ("10", 3)
 
 
+@pytest.mark.parametrize(
+    ("known", "told", "is_late"),
+    [(9, 10, False), (10, 9, True), (10, 11, False), (11, 10, True), (99, 100, False), (100, 99, True)],
+)
+async def test_an_event_is_late_by_the_number_of_its_version(
+    server: FakeApiServer, informer: Informer[Pod], recorder: Recorder, known: int, told: int, is_late: bool
+) -> None:
+    server.answers("GET", ALL_PODS, listed(7, pod("a", known)))
+    server.streams(ALL_PODS, event("MODIFIED", pod("a", told)))
+
+    await informer.step()
+    await informer.step()
+
+    changes = [] if is_late else [("upsert", "a", str(told))]
+    assert recorder.told == [("upsert", "a", str(known)), *changes]
+    assert informer.last_seen == (known if is_late else told)
+    assert informer.has_reached(told)
+    assert not informer.has_reached(told + 1)
+
+
 async def test_a_watch_resumes_from_the_last_bookmark(
     server: FakeApiServer, informer: Informer[Pod], waits: list[float]
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from gangline import PodInfo, hookimpl
 from gangline.loop.workers import LONG, MOST_LONG
 from gangline.simulate import VirtualClock, run
+from gangline.simulate.time import virtual_loop
 from gangline_plugins.default_binder import DefaultBinder
 
 from .test_binding import Bench, running, slow
@@ -168,3 +169,20 @@ def test_finishing_waits_for_a_binding_that_takes_long() -> None:
             assert finishing.done() and bench.told["slow"].is_success
 
     run(story(), VirtualClock())
+
+
+def test_only_work_that_waits_sets_a_timer() -> None:
+    async def story() -> int:
+        bench = Bench(Patient, DefaultBinder)
+        async with running(bench):
+            await asyncio.sleep(0)
+            bench.submit(name)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            return next(virtual_loop()._order)  # timers that were set so far
+
+    timers = {}
+    for name in ("quick", "never"):
+        timers[name] = run(story(), VirtualClock())
+
+    assert timers == {"quick": 0, "never": 1}

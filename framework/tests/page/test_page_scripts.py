@@ -300,3 +300,15 @@ def test_no_command_is_named_for_a_workload_of_a_kind_that_the_command_does_not_
     workload = {"namespace": "team", "name": "train", "kind": "RayCluster", "minMember": 0}
 
     assert run("details", "explained", f"console.log(JSON.stringify(explained({json.dumps(workload)})));") is None
+
+
+def test_a_time_of_a_few_hours_or_days_is_not_said_to_be_an_hour_or_a_day_shorter() -> None:
+    script = """
+    const times = [0, 59.9, 119, 3599, 3600, 7140, 35999, 36000, 86399, 90000, 172799, 864000, 950000];
+    console.log(JSON.stringify(times.map((time) => ago(0, time))));
+    """
+
+    assert run("dom", "ago", script) == [
+        *("0 s", "59 s", "1 min", "59 min"),
+        *("1 h", "1 h 59 min", "9 h 59 min", "10 h", "23 h", "1 d 1 h", "1 d 23 h", "10 d", "10 d"),
+    ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from pathlib import Path
 
 import pytest
 
-from gangline.process.whole_files import write_whole
+from gangline.process.whole_files import write_to, write_whole
 
 
 def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
@@ -74,3 +75,15 @@ def test_who_may_read_the_file(tmp_path: Path, before: int | None, is_private: b
         os.umask(mask)
 
     assert stat.S_IMODE(file.stat().st_mode) == mode
+
+
+def test_a_dash_is_standard_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.TextIOWrapper(io.BytesIO())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdout", written)
+
+    write_to("-", b"\x1f\x8b")
+    write_to("./-", b"text")
+
+    assert written.buffer.getvalue() == b"\x1f\x8b"
+    assert (tmp_path / "-").read_bytes() == b"text"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 
 import pytest
@@ -125,3 +126,23 @@ def test_replays_with_the_same_seed_are_equal_also_where_pods_are_preempted() ->
 
     assert first.evictions > 0
     assert first.samples == second.samples and first.seconds == second.seconds
+
+
+def test_what_decisions_leave_behind_is_freed_without_the_garbage_collector() -> None:
+    """Cycles among the objects of each attempt kept 48 objects for each pod, and to find them took 3 % of a replay."""
+    jobs = [gpu_job(0, 100, pods=2), gpu_job(1, 50, pods=2), gpu_job(2, 20), gpu_job(30, 10, pods=2, priority=5)]
+    config = choose([], "gpu-scheduler")
+    player = Player(Trace(jobs, nodes(2)), config, config.profiles[0], seed=1)
+    gc.collect()
+    gc.disable()
+    try:
+        player.play()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = {type(each).__name__ for each in gc.garbage}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+    assert not left & {"GroupCycle", "_Counting", "GroupAttempt", "Filler", "Filtered", "Run", "PodInfo"}

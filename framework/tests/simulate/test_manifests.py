@@ -289,7 +289,8 @@ spec: {spec: {devices: {requests: [{name: gpu, deviceClassName: gpu}]}}}
     assert found.data["spec"]["devices"] == [{"name": "gpu-0", "attributes": {"model": {"string": "h"}}}]
     (template,) = server.list(RESOURCE_CLAIM_TEMPLATES)
     (request,) = template.data["spec"]["spec"]["devices"]["requests"]
-    assert request == {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    assert request == {"name": "gpu", "exactly": exactly}
 
 
 def test_a_case_among_the_files_brings_its_devices(tmp_path: Path) -> None:

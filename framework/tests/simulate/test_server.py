@@ -11,7 +11,15 @@ import pytest
 from gangline import model
 from gangline.errors import ConfigError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from gangline.kube.interface import Client, PatchKind
-from gangline.kube.resources import LEASES, NODES, PODS, PRIORITY_CLASSES, Resource
+from gangline.kube.resources import (
+    LEASES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    Resource,
+)
 from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock
 
 from .stories import in_virtual_time, node, pod
@@ -61,6 +69,37 @@ async def test_a_created_object_has_identity_and_defaults(clock: VirtualClock, c
     assert int(other.metadata.resource_version) == int(made.metadata.resource_version) + 1
     assert made.spec.containers[0].resources == model.ResourceRequirements({"cpu": 1, "nvidia.com/gpu": 1}, limits)
     assert (made.spec.scheduler_name, made.status.phase, made.spec.priority) == ("default-scheduler", "Pending", 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ({}, ("ExactCount", 1)),
+        ({"count": 3}, ("ExactCount", 3)),
+        ({"allocationMode": "ExactCount"}, ("ExactCount", 1)),
+        ({"allocationMode": "All"}, ("All", 0)),
+    ],
+)
+@in_virtual_time
+async def test_a_claim_asks_for_one_device_unless_it_says_how_many(
+    clock: VirtualClock, server: InMemoryServer, client: SimulatedClient, given: dict[str, Any], made: tuple[str, int]
+) -> None:
+    asked = {"deviceClassName": "gpu", **given}
+    alternatives = {"name": "any", "firstAvailable": [{"name": "first", **asked}]}
+    spec = {"devices": {"requests": [{"name": "one", "exactly": asked}, alternatives]}}
+    dra = {"apiVersion": "resource.k8s.io/v1", "metadata": {"name": "a", "namespace": "team"}}
+    for _ in range(2):  # the second time the claim is there, and its spec may not change
+        server.apply_manifest({**dra, "kind": "ResourceClaim", "spec": spec})
+    server.apply_manifest({**dra, "kind": "ResourceClaimTemplate", "spec": {"spec": spec}})
+
+    claim = await client.get(RESOURCE_CLAIMS, "a", namespace="team")
+    template = await client.get(RESOURCE_CLAIM_TEMPLATES, "a", namespace="team")
+
+    for found in (claim.spec, template.spec.spec):
+        one, other = found.devices.requests
+        assert one.exactly is not None
+        for each in (one.exactly, *other.first_available):
+            assert (each.allocation_mode, each.count) == made
 
 
 @pytest.mark.parametrize(

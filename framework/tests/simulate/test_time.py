@@ -8,6 +8,7 @@ import math
 import pytest
 
 from gangline.simulate import EPOCH, Deadlock, VirtualClock, run
+from gangline.simulate.time import virtual_loop
 
 from .stories import in_virtual_time
 
@@ -134,3 +135,16 @@ def test_a_sleep_for_ever_does_not_take_time_to_its_end() -> None:
         run(story(), clock)
 
     assert clock.monotonic() == 1
+
+
+@in_virtual_time
+async def test_the_loop_knows_the_tasks_that_are_not_done_in_their_order_and_forgets_the_others(
+    clock: VirtualClock,
+) -> None:
+    loop = virtual_loop()
+    kept = [asyncio.create_task(asyncio.sleep(9), name=f"kept-{number}") for number in range(3)]
+    for _ in range(1000):
+        await asyncio.create_task(asyncio.sleep(0))
+
+    assert [task.get_name() for task in loop.tasks() if task in kept] == ["kept-0", "kept-1", "kept-2"]
+    assert len(loop._tasks) <= 128

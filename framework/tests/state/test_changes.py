@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import NODE, PODS, Changes, KeptColumns, NodeView
-from gangline.state.changes import OWN, Together, together
+from gangline.state.changes import OWN, Together, note_in_both, together
 from gangline.testing import cluster, make_node, make_pod
 
 ROWS = st.integers(0, 200)
@@ -49,6 +49,24 @@ def test_a_single_change_of_pods_is_told_from_all_others(noted: list[tuple[int, 
             since = [(row, kind, is_all) for number, row, kind, is_all in noted[at:] if number in of]
             is_single = len(since) == 1 and since[0][1:] == (PODS, False)
             assert each.only_row(before) == (since[0][0] if is_single else -1)
+
+
+@given(st.lists(st.tuples(ROWS, st.sampled_from([NODE, PODS]), st.booleans()), max_size=40))
+def test_a_change_that_is_noted_in_two_logs_at_once_is_in_each_as_if_it_were_noted_there(
+    noted: list[tuple[int, int, bool]],
+) -> None:
+    logs, alike = (Changes(keep=3), Changes(keep=5)), (Changes(keep=3), Changes(keep=5))
+    for row, kind, also_alone in noted:
+        note_in_both(*logs, row, kind)
+        for each in (*alike, *([logs[0], alike[0]] if also_alone else [])):
+            each.note_valid(row, kind)
+
+        for one, other in zip(logs, alike, strict=True):
+            for before in range(max(0, one.position - 8), one.position + 1):
+                found, wanted = one.since(before, 100), other.since(before, 100)
+                assert (found is None) == (wanted is None) and one.only_row(before) == other.only_row(before)
+                if found is not None and wanted is not None:
+                    assert sorted(found[0].tolist()) == sorted(wanted[0].tolist()) and found[1] == wanted[1]
 
 
 @given(st.lists(st.lists(ROWS, max_size=60), max_size=8), st.data())

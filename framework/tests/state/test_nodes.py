@@ -50,6 +50,27 @@ def test_more_rows_than_the_limit_are_too_many() -> None:
     assert found is not None and found[0].tolist() == [1, 2, 3]
 
 
+@pytest.mark.parametrize(
+    "resources", [("cpu",), ("cpu", "memory"), (GPU, "cpu"), ("cpu", "memory", GPU), ("no", "cpu")]
+)
+def test_a_view_over_one_row_says_what_a_view_over_many_rows_says_of_it(resources: tuple[str, ...]) -> None:
+    nodes = cluster(
+        [make_node(f"n{i}", gpus=i + 1, labels={"rack": f"r{i}"}) for i in range(3)],
+        [make_pod("p", cpu=1, gpus=1, node="n1")],
+    ).nodes
+    for row, one in enumerate([nodes.view_of_one(0), nodes.view().at_row(1), nodes.view().at(np.array([2]))]):
+        many = nodes.view(np.array([row]))
+        allocatable, requested = many.amounts(resources)
+
+        assert (len(one), one.first, one.names, one.is_whole) == (1, row, many.names, False)
+        assert (one.index, one.rows.tolist()) == (slice(row, row + 1), [row])
+        assert one.amounts_of_one(resources) == (allocatable[:, 0].tolist(), requested[:, 0].tolist())
+        assert one.free_of_one(resources) == [many.free(resource).item() for resource in resources]
+        assert one.nonzero_of_one == tuple(many.nonzero[:, 0].tolist())
+        assert one.node(0) is many.node(0) and one.pods(0) == many.pods(0)
+        assert one.full(True).tolist() == [True]
+
+
 def test_a_view_over_some_rows_has_their_values_in_their_order() -> None:
     cache = cluster(
         [make_node(f"n{i}", gpus=i + 1, labels={"rack": f"r{i}"}) for i in range(4)],
@@ -61,6 +82,8 @@ def test_a_view_over_some_rows_has_their_values_in_their_order() -> None:
     assert len(view) == 2 and view.names == ["n3", "n1"] and view.count == 4
     assert view.allocatable(GPU).tolist() == [4, 2] and view.requested("cpu").tolist() == [1000, 0]
     assert [m.tolist() for m in view.amounts((GPU, "cpu"))] == [[[4, 2], [128000] * 2], [[0, 0], [1000, 0]]]
+    assert view.allocatable_of((GPU, "cpu")).tolist() == [[4, 2], [128000] * 2]
+    assert view.free_of((GPU, "cpu")).tolist() == [[4, 2], [127000, 128000]]
     assert view.label("rack").equals("r1").tolist() == [False, True]
     assert view.nonzero[0].tolist() == [1000, 0]
     node = view.node(1)

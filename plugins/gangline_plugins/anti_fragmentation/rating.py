@@ -7,8 +7,7 @@ demand for GPUs of a model above the mean demand. The *leftover* is the free GPU
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from gangline import BoolColumn, NodeView, Rows
@@ -44,8 +43,7 @@ def worth_of(scores: Values) -> Values:
     return worth
 
 
-@dataclass(frozen=True, slots=True)
-class AskedAmounts:
+class AskedAmounts(msgspec.Struct, frozen=True):
     """The amounts that a pod takes of a node."""
 
     cpu: int

@@ -10,7 +10,6 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import msgspec
@@ -26,8 +25,7 @@ _KINDS_BYTES = 8 * 1024 * 1024
 """Memory for the counted kinds: thousands of them, or tens of thousands if they do not name nodes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
+class Where(msgspec.Struct, frozen=True):
     """The nodes that a kind accepts."""
 
     labels: tuple[tuple[str, str], ...] = ()
@@ -43,8 +41,7 @@ class Where:
 ANYWHERE = Where()
 
 
-@dataclass(frozen=True, slots=True)
-class PodKind:
+class PodKind(msgspec.Struct, frozen=True):
     """The amounts that pods of one kind ask for."""
 
     cpu: int
@@ -56,14 +53,21 @@ class PodKind:
     where: Where = ANYWHERE
 
 
+_NONE: tuple[None, PodKind | None] = None, None
+
 Typical = tuple[tuple[PodKind, float], ...]
 """Kinds with their popularity, the most popular first."""
 
 
 def kind_of(pod: PodInfo, count: int, milli: int, selector: tuple[tuple[str, str], ...]) -> PodKind:
     """The kind of a pod that takes so many thousandths of so many devices, on nodes with the selector's labels."""
-    cpu = pod.cls.requests.real.get(requests.CPU, 0)
-    return PodKind(cpu, count, milli, _where(pod.spec, selector)) if count else PodKind(cpu)
+    asked = count, milli, selector
+    before, found = pod.cls.memo.get(PodKind, _NONE)  # the last one alone: claims may have any number of selectors
+    if found is None or before != asked:
+        cpu = pod.cls.requests.real.get(requests.CPU, 0)
+        found = PodKind(cpu, count, milli, _where(pod.spec, selector)) if count else PodKind(cpu)
+        pod.cls.memo[PodKind] = asked, found
+    return found
 
 
 def typical(counts: Mapping[PodKind, float], coverage: float = COVERAGE) -> Typical:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -214,8 +215,7 @@ class ChoiceTables:
         return joint
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BestSets:
+class BestSets(msgspec.Struct, frozen=True, eq=False):
     """The best set of devices on each node, and where the table has the rest of what is known of these sets."""
 
     sets: Masks

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -57,8 +58,7 @@ class DeviceLimits:
     """Whether plain requests, too, are served only by nodes that report their devices."""
 
 
-@dataclass(slots=True, eq=False)
-class Fits:
+class Fits(msgspec.Struct, eq=False):
     """The verdicts with one entry per node, and how good the devices are that the pod would get where the code is 0.
 
     Most callers need the verdicts alone, so the rest is computed when `worth` is called. Call it only while the columns
@@ -72,8 +72,7 @@ class Fits:
     """
 
 
-@dataclass(slots=True)
-class _Answer:
+class _Answer(msgspec.Struct, eq=False):
     """An answer, and everything that it follows from."""
 
     want: Want

@@ -22,6 +22,8 @@ class LateClaims:
 
     def forget(self, pod: PodInfo) -> None:
         """The pod has left, or its devices are counted."""
+        if not self._pods:
+            return
         pods = self._pods.get(claim_key(pod))
         if pods is not None and pods.pop(pod.uid, None) is not None and not pods:
             del self._pods[claim_key(pod)]

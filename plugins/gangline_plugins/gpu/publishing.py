@@ -60,11 +60,12 @@ class Publisher:
         """Write the columns that tell which devices are in use."""
         c, hardware = self._columns, node.hardware
         c.busy[row], c.whole[row] = node.busy, node.taken_whole
-        for id in ids_of(node.unpublished):
-            c.milli[row, id] = max(0, WHOLE - node.milli[id])
-            if hardware is not None:
-                c.memory[row, id] = max(0, hardware.memory[id] - node.memory[id])
-        node.unpublished = 0
+        if node.unpublished:
+            for id in ids_of(node.unpublished):
+                c.milli[row, id] = max(0, WHOLE - node.milli[id])
+                if hardware is not None:
+                    c.memory[row, id] = max(0, hardware.memory[id] - node.memory[id])
+            node.unpublished = 0
         if hardware is not None and hardware.instances:
             for profile, total, free in node.instance_counts():
                 c.set_instances(row, profile, total, free)

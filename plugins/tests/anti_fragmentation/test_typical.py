@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gangline import ConfigError, InvalidObject, PluginError
 from gangline.model import Pod
@@ -10,7 +12,7 @@ from gangline.testing import Cache, FakeHandle, cluster, make_node, make_pod, ma
 from gangline.testing.configured import decode_args
 from gangline_plugins.anti_fragmentation import AntiFragmentation
 from gangline_plugins.anti_fragmentation.arguments import AntiFragmentationArgs, TypicalPod, typical_of
-from gangline_plugins.anti_fragmentation.typical import PodHistory, PodKind, cpu_per_gpu, typical
+from gangline_plugins.anti_fragmentation.typical import PodHistory, PodKind, cpu_per_gpu, kind_of, typical
 
 DAY = 86_400.0
 SMALL, LARGE = PodKind(1000, 1, 1000), PodKind(8000, 8, 1000)
@@ -142,3 +144,24 @@ def test_a_node_that_is_gone_and_replaced_is_rated_as_it_is_now() -> None:
     whole, small = ask(plugin, cache, make_pod("third", 1, cpu=8))
 
     assert small > whole
+
+
+@given(
+    asked=st.lists(
+        st.tuples(
+            st.sampled_from(["1", "2"]),
+            st.integers(0, 2),
+            st.sampled_from([250, 1000]),
+            st.sampled_from([(), (("zone", "a"),), (("zone", "b"),)]),
+        ),
+        max_size=12,
+    )
+)
+def test_the_kind_that_a_class_of_pods_keeps_is_the_kind_that_a_new_class_has(
+    asked: list[tuple[str, int, int, tuple[tuple[str, str], ...]]],
+) -> None:
+    cache = Cache()
+    for number, (cpu, *amounts) in enumerate(asked):
+        known, new = cache.record(make_pod(f"p-{number}", cpu=cpu)), Cache().record(make_pod("p", cpu=cpu))
+
+        assert kind_of(known, *amounts) == kind_of(new, *amounts)

@@ -50,10 +50,14 @@ export function count(number, one, many = `${one}s`) {
   return `${number} ${number === 1 ? one : many}`;
 }
 
-// How long a time is past, or with the two changed to come.
+// How long a time is past, or with the two changed to come: one unit, and of a few hours or days the next one, too.
 export function ago(seconds, now) {
   const past = Math.max(0, now - seconds);
-  for (const [unit, size] of [["d", 86400], ["h", 3600], ["min", 60]]) if (past >= size) return `${Math.floor(past / size)} ${unit}`;
+  for (const [unit, size, next, part] of [["d", 86400, "h", 3600], ["h", 3600, "min", 60], ["min", 60]]) {
+    if (past < size) continue;
+    const many = Math.floor(past / size), rest = part && many < 10 ? Math.floor((past % size) / part) : 0;
+    return `${many} ${unit}${rest ? ` ${rest} ${next}` : ""}`;
+  }
   return `${Math.floor(past)} s`;
 }
 
