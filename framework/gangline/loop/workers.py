@@ -233,7 +233,7 @@ class Workers:
 
 
 @types.coroutine
-def _timed(work: Coroutine[Any, Any, None], begin: Callable[[], asyncio.TimerHandle]) -> Generator[Any, Any, None]:
+def _timed(work: Coroutine[Any, Any, None], begin: Callable[..., asyncio.TimerHandle]) -> Generator[Any, Any, None]:
     """Await the work. If it waits for something, a timer is begun, and cancelled at the end of the work: most work of a
     replay waits for nothing, and a timer for each pod took 1 % of the time.
     """

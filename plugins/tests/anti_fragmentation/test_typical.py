@@ -161,7 +161,7 @@ def test_the_kind_that_a_class_of_pods_keeps_is_the_kind_that_a_new_class_has(
     asked: list[tuple[str, int, int, tuple[tuple[str, str], ...]]],
 ) -> None:
     cache = Cache()
-    for number, (cpu, *amounts) in enumerate(asked):
+    for number, (cpu, count, milli, selector) in enumerate(asked):
         known, new = cache.record(make_pod(f"p-{number}", cpu=cpu)), Cache().record(make_pod("p", cpu=cpu))
 
-        assert kind_of(known, *amounts) == kind_of(new, *amounts)
+        assert kind_of(known, count, milli, selector) == kind_of(new, count, milli, selector)
