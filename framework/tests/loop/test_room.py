@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from gangline.loop.room import REST, BindingRoom, Rests
 
@@ -31,7 +32,7 @@ async def test_who_waits_rests_each_time_that_work_ends_until_there_is_room() ->
 
     for number in (1, 2, 3):
         room.work_ended()
-        await until(lambda many=number: len(rests) == many)
+        await until(partial(lambda many: len(rests) == many, number))
     assert not waiting.done()
 
     room.is_there(True)

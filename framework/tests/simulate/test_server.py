@@ -98,8 +98,8 @@ async def test_a_claim_asks_for_one_device_unless_it_says_how_many(
     for found in (claim.spec, template.spec.spec):
         one, other = found.devices.requests
         assert one.exactly is not None
-        for each in (one.exactly, *other.first_available):
-            assert (each.allocation_mode, each.count) == made
+        assert (one.exactly.allocation_mode, one.exactly.count) == made
+        assert [(each.allocation_mode, each.count) for each in other.first_available] == [made]
 
 
 @pytest.mark.parametrize(
