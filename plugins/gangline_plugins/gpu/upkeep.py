@@ -81,11 +81,19 @@ def plan(
         is_own = owner_uid(each) == uid
         if is_own and wanted is not None and each.metadata.name == wanted.metadata.name:
             wanted = None
-        elif now - since.get(each.metadata.uid, now) >= (KEPT_FOR if is_own else SETTLED):
+        elif now >= leaves_at(each, is_own, since, now):
             remove.append(each)
         else:
             leaving.append(each)
     return TemplatePlan(wanted, tuple(remove), tuple(leaving))
+
+
+def leaves_at(template: Template, is_own: bool, since: Mapping[str, float], now: float) -> float:
+    """When a template that is not needed is removed; `is_own`: whether the GpuClaim that made it is still there. The
+    plan compares, and the pause ends, with this same sum: if they rounded differently, a look might come too early and
+    lead to another one at once, for ever where time stands still.
+    """
+    return since.get(template.metadata.uid, now) + (KEPT_FOR if is_own else SETTLED)
 
 
 def owner_of(template: Template) -> model.OwnerReference | None:
@@ -221,21 +229,22 @@ class Upkeep:
         book, now = self._book, self._handle.clock.monotonic()
         claim: custom_resources.GpuClaim | None = book.claims.get(key[1], key[0])
         found = plan(claim, book.templates(key), book.since, now)
-        pauses = []
+        again = list[float]()
         for each in book.templates(key):
             if each not in (*found.leaving, *found.remove):
                 book.since.pop(each.metadata.uid, None)
         for each in found.leaving:
-            patience = KEPT_FOR if claim is not None and owner_uid(each) == claim.metadata.uid else SETTLED
-            pauses.append(book.since.setdefault(each.metadata.uid, now) + patience - now)
-        pauses += [SOON for each in found.remove if not await self._remove(each)]
+            book.since.setdefault(each.metadata.uid, now)
+            is_own = claim is not None and owner_uid(each) == claim.metadata.uid
+            again.append(leaves_at(each, is_own, book.since, now))
+        again += [now + SOON for each in found.remove if not await self._remove(each)]
         if claim is not None and found.make is not None:
-            pauses += await self._make(claim, found.make)
+            again += [now + pause for pause in await self._make(claim, found.make)]
         elif key in book.failed and claim is not None:
             book.failed.discard(key)
             self._statuses.set(claim, custom_resources.GpuClaimStatus("Pending"))
-        if pauses:
-            book.later[key] = now + min(pauses)
+        if again:
+            book.later[key] = min(again)
 
     async def _remove(self, template: Template) -> bool:
         """Delete a template, whether that need not be tried again."""

@@ -10,7 +10,7 @@ import pytest
 from gangline import ApiError, Forbidden, NotFound, Unavailable, claim_templates, custom_resources, model, resources
 from gangline.simulate import SimulatedClient
 from gangline.testing import cluster
-from gangline_plugins.gpu.upkeep import KEPT_FOR, SETTLED, Book, plan
+from gangline_plugins.gpu.upkeep import KEPT_FOR, SETTLED, Book, leaves_at, plan
 
 from .carrying_cases import PLUGINS, TWO_PROFILES, CarryingCluster, carried
 from .gpu_cases import claim
@@ -53,6 +53,15 @@ def test_a_template_that_nothing_needs_stays_for_a_while(
     assert plan(now, [before], {}, 1000.0).leaving == (before,)
     assert plan(now, [before], {"t": 1000.0}, 999.0 + patience).leaving == (before,)
     assert plan(now, [before], {"t": 1000.0}, 1000.0 + patience).remove == (before,)
+
+
+@pytest.mark.parametrize("since", [6.01, 6.08, 6.4, 0.35, 1000.0])
+def test_a_template_goes_at_the_end_of_the_pause_however_times_are_rounded(since: float) -> None:
+    before = template(carried())
+    end = leaves_at(before, False, {"t": since}, since)
+
+    assert end == since + SETTLED
+    assert plan(None, [before], {"t": since}, end).remove == (before,)
 
 
 @pytest.mark.parametrize("wrong", [claim(), carried(exclusivity="Shared"), carried(count=33)])
