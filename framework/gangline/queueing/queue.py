@@ -257,7 +257,7 @@ class SchedulingQueue:
 
     def done(self, unit: Unit) -> None:
         """The unit was bound and no longer waits."""
-        if unit.group or unit.late or len(unit.members) > 1 or unit.place is Place.GONE:
+        if unit.group or unit.late or len(unit.members) != 1 or unit.place is Place.GONE:
             self.leave(unit, {pod.uid for pod in unit.members})
             return
         (pod,) = unit.members
