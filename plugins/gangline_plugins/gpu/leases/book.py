@@ -313,12 +313,15 @@ class LeaseBook:
     # Marks
 
     def _remark(self, uid: str) -> None:
+        had_marks = uid in self._marks or uid in self._lifted
         self._unmark(uid)
         self._lifted.discard(uid)
         if not self._ids.get(uid):
             self._ids.pop(uid, None)
         elif uid not in self._state.pods:
             self._mark(uid)
+        elif had_marks:  # a lease has changed while the pod is assumed
+            self._lifted.add(uid)
 
     def _lift(self, uid: str) -> None:
         if uid in self._marks:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gangline import PodInfo, custom_resources, resources
 from gangline.simulate import Tenure
 from gangline.testing import Cache, Scope, make_node
@@ -62,6 +64,24 @@ def test_a_device_is_taken_again_when_the_pod_is_not_bound_after_all() -> None:
 
     assert assumed == {0: [UID]}
     assert busy(cache) == 1
+
+
+@pytest.mark.parametrize("name", ["gpu-node-0-0", "gpu-node-0-1"])
+def test_a_lease_that_changes_while_its_pod_is_assumed_keeps_its_device(name: str) -> None:
+    """The attempt writes its own leases, and may fail afterwards. Then others must not choose what is still locked."""
+    cache = locked()
+    pod, device = train(cache), int(name[-1])
+    lease_book(cache).visit(UID)
+    cache.assume(pod, 0)
+
+    hold = Hold(pod="default/train", by="this.1", ids=(device,))
+    cache.store(resources.LEASES).upsert(lease_of(name, "locks", "node-0", {UID: hold}, ""))
+    cache.forget(pod)
+    waiting = busy(cache)
+    lease_book(cache).visit(UID)
+
+    assert waiting == 1 | 1 << device
+    assert busy(cache) == 0
 
 
 def test_a_pod_that_turns_out_to_be_bound_is_counted_once() -> None:
