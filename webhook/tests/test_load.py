@@ -66,6 +66,8 @@ class Process:
         finally:
             for writer in writers:
                 writer.transport.abort()
+            async with asyncio.timeout(30):  # before the loop ends, or the sockets stay open
+                await asyncio.gather(*[writer.wait_closed() for writer in writers], return_exceptions=True)
 
     async def reviewed(self) -> int:
         """The status of the answer to a review."""
