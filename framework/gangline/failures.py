@@ -173,12 +173,16 @@ def name_of(thing: object) -> str:
 
 @types.coroutine
 def stepped(
-    work: Coroutine[Any, Any, T], slow: Callable[[float], None], is_left: Callable[[], bool] = lambda: False
+    work: Coroutine[Any, Any, T],
+    slow: Callable[[float], None],
+    is_left: Callable[[], bool] = lambda: False,
+    first_wait: Callable[[], object] | None = None,
 ) -> Generator[Any, Any, T]:
-    """Await the work of a plugin, and report each step that blocks the loop for more than `SLOW` seconds.
+    """Await some work, and report each step that blocks the loop for more than `SLOW` seconds.
 
     If an exception is thrown in, for example a cancellation, while `is_left()` is true, the work does not receive the
-    exception, and is closed.
+    exception, and is closed. `first_wait` is called when the work first waits for something; work that never waits
+    never leads to a call.
     """
     clock, value, error = time.perf_counter, None, None
     while True:
@@ -191,6 +195,9 @@ def stepped(
         finally:
             if (seconds := clock() - start) > SLOW:
                 slow(seconds)
+        if first_wait is not None:
+            first_wait()
+            first_wait = None
         value, error = None, None
         try:
             value = yield waits

@@ -17,12 +17,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import types
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
-from functools import partial
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
+from gangline.failures import stepped
 from gangline.profile.binding_points import GIVEN_UP
 from gangline.telemetry.metrics import Metrics
 
@@ -141,12 +140,12 @@ class Workers:
         """Do one piece of work after the other while there is some, until one takes long: then another worker has come
         in place of this.
         """
-        worker, loop = asyncio.current_task(), asyncio.get_running_loop()
+        worker = asyncio.current_task()
         while self._ready:
             job = self._ready.popleft()
             try:
                 if not self.is_finishing or job.has_begun():
-                    await _timed(job.work(), partial(loop.call_at, loop.time() + LONG, self._make_way, worker))
+                    await self._carry_out(job, worker)
             except Exception as error:  # a fault in one unit must not end the work for the others
                 self._fault("binding", error)
             finally:
@@ -154,6 +153,22 @@ class Workers:
             if has_no_place:
                 return
         self._working -= 1
+
+    async def _carry_out(self, job: BindingJob, worker: asyncio.Task[Any] | None) -> None:
+        """Do a piece of work, which makes way if it takes long. A timer is begun when the work first waits: most
+        work of a replay never does, and a timer for each pod took 1 % of the time.
+        """
+        loop, late = asyncio.get_running_loop(), list[asyncio.TimerHandle]()
+        due = loop.time() + LONG
+
+        def begin() -> None:
+            late.append(loop.call_at(due, self._make_way, worker))
+
+        try:
+            await stepped(job.work(), _untold, first_wait=begin)
+        finally:
+            for timer in late:
+                timer.cancel()
 
     def _ended(self, worker: asyncio.Task[Any] | None) -> bool:
         """The work of a worker has ended; returns whether it had given its place away."""
@@ -232,29 +247,5 @@ class Workers:
         self._listener.is_stuck(self._profile, why)
 
 
-@types.coroutine
-def _timed(work: Coroutine[Any, Any, None], begin: Callable[..., asyncio.TimerHandle]) -> Generator[Any, Any, None]:
-    """Await the work. If it waits for something, a timer is begun, and cancelled at the end of the work: most work of a
-    replay waits for nothing, and a timer for each pod took 1 % of the time.
-    """
-    late: asyncio.TimerHandle | None = None
-    value, error = None, None
-    try:
-        while True:
-            try:
-                waits = work.send(value) if error is None else work.throw(error)
-            except StopIteration:
-                return
-            if late is None:
-                late = begin()
-            value, error = None, None
-            try:
-                value = yield waits
-            except GeneratorExit:
-                work.close()
-                raise
-            except BaseException as thrown:  # a cancellation, which the work has to receive
-                error = thrown
-    finally:
-        if late is not None:
-            late.cancel()
+def _untold(seconds: float) -> None:
+    """A step has blocked the loop: the call of the plugin in it has reported that."""
